@@ -1,0 +1,118 @@
+"""The nouns of the flow: problem -> prompt -> completion -> candidate -> verdict -> reward -> sample.
+
+One frozen record each. Torch-free, so that everything may import them.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A PyTorch module file under KernelBench's contract: `Model`, `get_inputs`, `get_init_inputs`."""
+
+    name: str
+    code: str
+    source: str = "file"
+    """Where it came from: "file", "kernelbench", "dice_rl", "synth"."""
+    path: str | None = None
+    level: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What a model is given for one problem. Tokenising it is the engine's business."""
+
+    problem: str
+    """Name of the problem."""
+    template: str
+    text: str
+    """The rendered prompt, ending where the completion begins."""
+    forced_prefix: str = ""
+    """Text that every completion starts with (infilling)."""
+    forced_suffix: str = ""
+    """Text that every completion ends with (infilling); the prompt shows it too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What a model returned, position by position; text is never tokenised again.
+
+    `token_ids`, `steps` and `logprobs` have one entry per generated position, the whole last block
+    included. A position that stayed masked holds the mask token, step -1 never occurs: it is None.
+    """
+
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    steps: tuple[int | None, ...]
+    """Denoising step (0-based, counted within its block) at which each position was unmasked; None
+    where forced or still masked."""
+    logprobs: tuple[float | None, ...]
+    """Untempered log-probability of each token at the step it was unmasked."""
+    text: str
+    """Decoded text, cut at the stop token."""
+    finish_reason: str
+    """"stop" or "length"."""
+    forwards: int
+    """Model forwards this sequence took part in while it was being denoised."""
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One kernel file: Python source that should define `class ModelNew(nn.Module)`."""
+
+    problem: str
+    code: str
+    name: str = "candidate"
+    completion: Completion | None = None
+
+
+class VerdictKind(StrEnum):
+    """How a candidate ended (DESIGN section 4)."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    UNSAFE = "unsafe"
+    COMPILE_ERROR = "compile_error"
+    LAUNCH_ERROR = "launch_error"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+    HACK = "hack"
+    NO_CUSTOM_KERNEL = "no_custom_kernel"
+    UNTESTABLE = "untestable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One observation behind a verdict. `kind` is a stable identifier, `message` is for people."""
+
+    kind: str
+    message: str
+    details: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The judge's ruling on one candidate. `notes` hold what was checked, shrunk or not protected."""
+
+    kind: VerdictKind
+    evidence: tuple[Evidence, ...] = ()
+    notes: tuple[str, ...] = ()
+    backend: str = "simt"
+    nvcc: str = "not_available"
+    """"compiled", "failed" or "not_available"; on the CPU backend nvcc only compiles."""
+    build_s: float | None = None
+    run_s: float | None = None
+
+    @property
+    def correct(self) -> bool:
+        return self.kind is VerdictKind.CORRECT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSample:
+    """One supervised pair, tokenised: `token_ids` is prompt + response + stop token."""
+
+    token_ids: tuple[int, ...]
+    prompt_length: int
