@@ -1,0 +1,6 @@
+"""Prompts: Problem -> Prompt, Completion -> Candidate. No tokenising here."""
+
+from dice.prompts.extract import extract
+from dice.prompts.render import canonical_code, render
+
+__all__ = ["canonical_code", "extract", "render"]

@@ -1,0 +1,87 @@
+import ast
+
+import pytest
+
+from dice.errors import ProblemError, UserError
+from dice.problems import load_jsonl, parse_problem
+from dice.prompts import canonical_code, extract, render
+from dice.types import Completion, Prompt
+from tests.data import shared_data
+
+
+def completion(text: str) -> Completion:
+    return Completion(
+        prompt_ids=(),
+        token_ids=(),
+        steps=(),
+        logprobs=(),
+        text=text,
+        finish_reason="stop",
+        forwards=0,
+        seed=0,
+    )
+
+
+def test_canonical_code_drops_what_does_not_compute_and_keeps_every_name() -> None:
+    code = '''
+"""Doc."""
+class Model(nn.Module):
+    """Doc."""
+    def __init__(self, features: int, eps: float = 1e-5) -> None:
+        """Doc."""
+        super(Model, self).__init__()
+        self.eps: float = eps  # why
+    def forward(self, x: torch.Tensor):
+        return (x+self.eps)
+'''
+    expected = """class Model(nn.Module):
+
+    def __init__(self, features, eps=1e-05):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return x + self.eps
+"""
+    assert canonical_code(code) == expected
+
+
+def test_canonical_code_of_every_public_problem_is_stable_and_parses() -> None:
+    for problem in load_jsonl(shared_data("kernelbench_v0.2.jsonl")):
+        once = canonical_code(problem.code)
+        ast.parse(once)
+        assert canonical_code(once) == once
+
+
+def test_nano_prompt_is_the_canonical_code_between_its_two_tokens() -> None:
+    code = "class Model: pass\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+    prompt = render(parse_problem(code, name="p"))
+    assert prompt.text == f"<|problem|>{canonical_code(code)}<|kernel|>"
+    assert (prompt.problem, prompt.template) == ("p", "nano")
+
+
+def test_unknown_template_and_bad_code_are_user_errors() -> None:
+    problem = parse_problem("Model = get_inputs = 1\nget_init_inputs = 2", name="p")
+    with pytest.raises(UserError, match="no prompt template 'x'"):
+        render(problem, "x")
+    with pytest.raises(ProblemError):
+        canonical_code("def")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("import torch\n", "import torch\n"),
+        (
+            "Sure:\n```python\na\n```\nthen\n```\nclass ModelNew: ...\n```\nbye",
+            "class ModelNew: ...\n",
+        ),
+        ("```py\nclass ModelNew: 1\n```\n```\nnotes\n```", "class ModelNew: 1\n"),
+        ("```\na\n```\n```\nb\n```", "b\n"),
+        ("", ""),
+    ],
+)
+def test_extract_takes_the_kernel_file(text: str, code: str) -> None:
+    prompt = Prompt(problem="p", template="nano", text="")
+    candidate = extract(prompt, completion(text), name="c0")
+    assert (candidate.code, candidate.problem, candidate.name) == (code, "p", "c0")
