@@ -1,0 +1,1 @@
+"""Model families: configuration, modeling, loading. Rank: below `engine`, beside `prompts`."""

@@ -1,0 +1,97 @@
+"""SDAR's configuration: Qwen3's fields plus `block_size` and `mask_token_id`.
+
+Foreign spellings and leftovers of other code bases are handled in `from_dict`, the one place where
+bytes come in; everything else sees only the names below.
+"""
+
+from typing import Any
+
+from transformers import PreTrainedConfig
+
+_FOREIGN_NAMES = {"block_length": "block_size", "mask_id": "mask_token_id"}
+_FOREIGN_LEFTOVERS = (
+    "attn_implementation",
+    "auto_map",
+    "debug",
+    "ep_size",
+    "fuse_cross_entropy",
+    "max_window_layers",
+    "micro_forward",
+    "skip_checkpoint",
+    "use_cache",
+    "use_deepep",
+)
+
+
+class SdarConfig(PreTrainedConfig):  # type: ignore[misc]
+    """Configuration of a block-diffusion language model with Qwen3's architecture.
+
+    `block_size` counts positions per diffusion block, from position 0 of the sequence. `mask_token_id`
+    is the token that stands for a position still to be generated; it is never sampled. Source of the
+    family: SDAR (arXiv 2510.06303), checkpoints `JetLM/SDAR-*-Chat`.
+    """
+
+    model_type = "sdar"
+
+    vocab_size: int = 151936
+    hidden_size: int = 2560
+    intermediate_size: int = 9728
+    num_hidden_layers: int = 36
+    num_attention_heads: int = 32
+    num_key_value_heads: int = 8
+    head_dim: int = 128
+    hidden_act: str = "silu"
+    max_position_embeddings: int = 32768
+    initializer_range: float = 0.02
+    rms_norm_eps: float = 1e-6
+    tie_word_embeddings: bool = False
+    rope_parameters: dict[str, Any] | None = None
+    attention_bias: bool = False
+    attention_dropout: float = 0.0
+    block_size: int = 4
+    mask_token_id: int | None = None
+    pad_token_id: int | None = None
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+
+    default_theta = 1_000_000.0
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Refuses what the modeling code does not implement.
+
+        Raises:
+            ValueError: sliding windows, scaled RoPE, attention dropout, another activation, or sizes
+                that do not fit each other.
+        """
+        sliding = kwargs.pop("use_sliding_window", False)
+        kwargs.pop("sliding_window", None)
+        super().__post_init__(**kwargs)
+        rope_type = (self.rope_parameters or {}).get("rope_type", "default")
+        problems = [
+            (sliding, "use_sliding_window is not supported"),
+            (rope_type != "default", f"rope_type {rope_type!r} is not supported, only 'default'"),
+            (
+                self.hidden_act != "silu",
+                f"hidden_act {self.hidden_act!r}: only 'silu' is supported",
+            ),
+            (self.attention_dropout != 0.0, "attention_dropout must be 0"),
+            (self.block_size < 1, f"block_size must be at least 1, got {self.block_size}"),
+            (
+                self.num_attention_heads % self.num_key_value_heads != 0,
+                f"num_attention_heads {self.num_attention_heads} is no multiple of "
+                f"num_key_value_heads {self.num_key_value_heads}",
+            ),
+        ]
+        for wrong, message in problems:
+            if wrong:
+                raise ValueError(f"SdarConfig: {message}")
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """As in transformers, after mapping foreign spellings and dropping foreign leftovers."""
+        known = {key: value for key, value in config_dict.items() if key not in _FOREIGN_LEFTOVERS}
+        for foreign, ours in _FOREIGN_NAMES.items():
+            if foreign in known:
+                known.setdefault(ours, known.pop(foreign))
+        kwargs.pop("attn_implementation", None)
+        return super().from_dict(known, **kwargs)
