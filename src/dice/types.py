@@ -116,3 +116,11 @@ class TrainingSample:
 
     token_ids: tuple[int, ...]
     prompt_length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reward:
+    """What one verdict is worth, and the rule that said so."""
+
+    value: float
+    rule: str

@@ -1,0 +1,48 @@
+"""Verdicts on a terminal and as JSON."""
+
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from dice.types import Verdict, VerdictKind
+
+_STYLES = {
+    VerdictKind.CORRECT: "bold green",
+    VerdictKind.UNTESTABLE: "bold yellow",
+    VerdictKind.NO_CUSTOM_KERNEL: "bold yellow",
+    VerdictKind.HACK: "bold magenta",
+}
+_NVCC = {
+    "compiled": "nvcc compiled it",
+    "failed": "nvcc rejected it",
+    "unsupported": "nvcc check not possible for this source",
+    "not_available": "no nvcc on this machine",
+}
+
+
+def print_verdict(console: Console, title: str, verdict: Verdict) -> None:
+    """One line with the ruling, then its evidence, indented."""
+    style = _STYLES.get(verdict.kind, "bold red")
+    seconds = [
+        f"{label} {value:.1f} s"
+        for label, value in (("built in", verdict.build_s), ("ran in", verdict.run_s))
+        if value is not None
+    ]
+    tail = ", ".join([*seconds, _NVCC.get(verdict.nvcc, verdict.nvcc)])
+    console.print(Text.assemble((f"{title}: ", "bold"), (str(verdict.kind), style), (f"  ({tail})", "dim")))
+    for evidence in verdict.evidence:
+        for i, line in enumerate(evidence.message.rstrip().splitlines()[:12]):
+            console.print(Text(("  - " if i == 0 else "    ") + line))
+
+
+def print_notes(console: Console, notes: tuple[str, ...]) -> None:
+    """What was shrunk, skipped or not protected: once per run, not per candidate."""
+    for note in notes:
+        console.print(Text("  note: " + note, style="dim"))
+
+
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """Plain data for `json.dumps`."""
+    return asdict(verdict)
