@@ -1,0 +1,469 @@
+"""Builds one pair: collects what the problem file needs while families write both sides in step.
+
+Sizes are written as placeholders and filled in at the end, once with full and once with small numbers,
+so that both problem files and the single kernel file agree in everything else.
+"""
+
+import ast
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dice.data.synth.cuda import HostFunction, module_source
+from dice.data.synth.naming import DIM_NAMES, INPUT_NAMES, LOCAL_NAMES
+from dice.data.synth.pair import Pair
+from dice.data.synth.style import Style, draw_style
+
+
+@dataclass(slots=True, eq=False)
+class Dim:
+    """One size: full and small value as source text, and the constant's name once it has one."""
+
+    kind: str
+    full: str
+    small: str
+    token: str
+    name: str | None = None
+
+
+@dataclass(slots=True)
+class _Arg:
+    name: str
+    value: str
+    """Source text of the value given to the constructor (may hold size placeholders)."""
+    default: str | None
+    const: str | None
+    """Name of the module-level constant that holds the value, if there is one."""
+    dim: Dim | None = None
+
+
+@dataclass(slots=True)
+class _Input:
+    name: str
+    dims: tuple[Dim, ...]
+    make: str
+    """Expression with {shape} in place of the shape arguments."""
+
+
+@dataclass(slots=True)
+class Builder:
+    """State of one pair under construction."""
+
+    rng: random.Random
+    style: Style
+    schedule: str = "plain"
+    cur: str = ""
+    """Expression of the current value in the problem's forward."""
+    shape: tuple[Dim, ...] = ()
+    """Shape of the current value."""
+    functions: list[HostFunction] = field(default_factory=list)
+    result: str = ""
+    """Python expression of the current value in the candidate's forward."""
+    ops: list[str] = field(default_factory=list)
+    init_lines: list[str] = field(default_factory=list)
+    forward_lines: list[str] = field(default_factory=list)
+    new_lines: list[str] = field(default_factory=list)
+    _dims: list[Dim] = field(default_factory=list)
+    _args: list[_Arg] = field(default_factory=list)
+    _inputs: list[_Input] = field(default_factory=list)
+    _extra_consts: list[tuple[str, str]] = field(default_factory=list)
+    _attrs: set[str] = field(default_factory=set)
+    _globals: set[str] = field(default_factory=set)
+    _locals: set[str] = field(default_factory=set)
+    _keep: set[str] = field(default_factory=set)
+    _imports: set[str] = field(default_factory=set)
+    _nesting: int = 0
+    _flow: str = ""
+
+    # ---- sizes -------------------------------------------------------------------------------------
+
+    def dim(self, kind: str, full: int | str, small: int | str) -> Dim:
+        """A new size. `full` may be an expression such as "1024 * 2"."""
+        token = f"SIZE{len(self._dims)}_"
+        dim = Dim(kind=kind, full=str(full), small=str(small), token=token)
+        self._dims.append(dim)
+        return dim
+
+    def const_name(self, dim: Dim) -> str:
+        """Name of the constant holding this size."""
+        if dim.name is None:
+            dim.name = self._free(DIM_NAMES.get(dim.kind, DIM_NAMES["features"]), self._globals, upper=True)
+        return dim.name
+
+    def ctor_dim(self, dim: Dim, pool: Sequence[str] | None = None) -> str:
+        """Expression of this size inside `Model.__init__`: a constructor argument."""
+        for arg in self._args:
+            if arg.dim is dim:
+                return arg.name
+        names = list(pool) if pool else list(DIM_NAMES.get(dim.kind, DIM_NAMES["features"]))
+        if self.style.layout in ("const", "tuple") and self.rng.random() < 0.7:
+            names = [self.const_name(dim).lower()] * 3 + names[:1]
+        name = self._free(names, {a.name for a in self._args}, upper=False)
+        self._args.append(_Arg(name=name, value=dim.token, default=None, const=None, dim=dim))
+        return name
+
+    def ctor_expr(self, names: Sequence[str], value: str, literal_chance: float = 0.3) -> str:
+        """A constant inside `Model.__init__`: a literal, or a constructor argument holding `value`."""
+        if self.style.hyper == "literal" or self.rng.random() < literal_chance:
+            return value
+        return self._hyper_arg(names, value)
+
+    def ctor_value(self, names: Sequence[str], value: str) -> str:
+        """A constructor argument holding `value` (source text, may hold size placeholders)."""
+        for arg in self._args:
+            if arg.value == value and arg.dim is None and arg.name in names:
+                return arg.name
+        name = self._free(names, {a.name for a in self._args}, upper=False)
+        const = None
+        if self.rng.random() < 0.8:
+            const = self._free([name], self._globals, upper=True)
+        self._args.append(_Arg(name=name, value=value, default=None, const=const))
+        return name
+
+    def _hyper_arg(self, names: Sequence[str], value: str) -> str:
+        name = self._free(names, {a.name for a in self._args}, upper=False)
+        default = self.style.hyper == "default" or self.rng.random() < 0.2
+        const = None
+        if not default and self.rng.random() < 0.65:
+            wanted = [name.upper() if self.style.upper else name]
+            const = self._free(wanted, self._globals, upper=True)
+        self._args.append(_Arg(name=name, value=value, default=value if default else None, const=const))
+        return name
+
+    # ---- attributes --------------------------------------------------------------------------------
+
+    def hyper(self, names: Sequence[str], value: str, *, literal: bool = True) -> str:
+        """A constant used in forward: its expression there, literal or attribute, valid on both sides."""
+        mode = self.style.hyper
+        if mode == "mixed":
+            mode = self.rng.choice(["arg", "default", "attr", "literal"])
+        if mode == "literal" and literal:
+            return value
+        if mode in ("attr", "literal"):
+            attr = self._free(names, self._attrs, upper=False)
+            self.init_lines.append(f"self.{attr} = {value}")
+            return f"self.{attr}"
+        arg = self._hyper_arg(names, value)
+        attr = arg if arg not in self._attrs else self._free(names, self._attrs, upper=False)
+        self._attrs.add(attr)
+        self.init_lines.append(f"self.{attr} = {arg}")
+        return f"self.{attr}"
+
+    def module(self, names: Sequence[str], ctor: str) -> str:
+        """A submodule attribute: `self.<name> = <ctor>`; `nn.` is spelled in the author's way."""
+        attr = self._free(names, self._attrs, upper=False)
+        self.init_lines.append(f"self.{attr} = {self.spell(ctor)}")
+        return f"self.{attr}"
+
+    def parameter(self, names: Sequence[str], shape: str, init: str | None = None) -> str:
+        """An `nn.Parameter` of a shape expression valid in `__init__`. `init` holds {shape}."""
+        attr = self._free(names, self._attrs, upper=False)
+        init = init or self.rng.choice(
+            ["torch.randn({shape})", "torch.randn({shape})", "torch.randn({shape}) * 0.02", "torch.randn({shape}) * 0.1",
+             "torch.rand({shape})", "torch.ones({shape})", "torch.zeros({shape})", "torch.empty({shape}).normal_()"]
+        )
+        self.init_lines.append(f"self.{attr} = {self.style.nn}.Parameter({init.replace('{shape}', shape)})")
+        return f"self.{attr}"
+
+    # ---- inputs ------------------------------------------------------------------------------------
+
+    def input(self, names: str | Sequence[str], dims: Sequence[Dim], make: str | None = None) -> str:
+        """A forward argument. `make` builds it in get_inputs, with {shape} for its sizes."""
+        pool = INPUT_NAMES[names] if isinstance(names, str) else names
+        name = self._free(pool, self._locals, upper=False)
+        if make is None:
+            make = "torch.%s({shape})" % self.style.generator
+        self._inputs.append(_Input(name=name, dims=tuple(dims), make=make))
+        return name
+
+    def start(self, name: str, dims: Sequence[Dim]) -> None:
+        """Make a forward argument the current value on both sides."""
+        self.cur, self.shape, self.result = name, tuple(dims), f"{name}.contiguous()"
+        self._nesting = 0
+
+    def keep(self, name: str) -> None:
+        """Never reassign this local: it is read again later."""
+        self._keep.add(name)
+
+    # ---- forward of the problem --------------------------------------------------------------------
+
+    def spell(self, text: str) -> str:
+        """Write `F.` and `nn.` as the author does."""
+        text = re.sub(r"(?<![\w.])F\.", self.style.functional + ".", text)
+        return re.sub(r"(?<![\w.])nn\.", self.style.nn + ".", text)
+
+    def apply(self, template: str, hint: str | None = None, **parts: str) -> None:
+        """Apply an expression template to the current value.
+
+        {x} is the value, {a} the value as an operand (parenthesised where needed), {n} the value as a
+        name (it occurs more than once). Other fields come from `parts`. `hint` names the result.
+        """
+        if "{n}" in template:
+            self.as_name()
+        cur = self.cur
+        atom = cur if is_atom(cur) else f"({cur})"
+        text = self.spell(template)
+        for key, value in parts.items():
+            text = text.replace("{" + key + "}", value)
+        self.cur = text.replace("{x}", cur).replace("{a}", atom).replace("{n}", cur)
+        self._nesting += 1
+        flow = self.style.flow
+        if flow == "mixed":
+            flow = self.rng.choice(["nest", "reassign", "named"])
+        if flow == "nest" and self._nesting < 4 and len(self.cur) < 90:
+            self._flow = hint or ""
+            return
+        self.assign(hint, reassign=flow == "reassign")
+
+    def assign(self, hint: str | None = None, *, reassign: bool = False) -> str:
+        """Give the current value a name, and return it."""
+        first = self._inputs[0].name if self._inputs else "x"
+        if reassign and first not in self._keep:
+            name = first
+        else:
+            pool = [hint] if hint and self.rng.random() < 0.5 else list(LOCAL_NAMES)
+            reusable = [n for n in LOCAL_NAMES if n in self._locals and n not in self._keep
+                        and all(i.name != n for i in self._inputs)]
+            if reusable and self.rng.random() < 0.4:
+                name = reusable[0]
+            else:
+                name = self._free(pool, self._locals, upper=False)
+        if self.cur != name:
+            self.forward_lines.append(f"{name} = {self.cur}")
+        self.cur = name
+        self._nesting = 0
+        return name
+
+    def as_name(self) -> str:
+        """The current value as a bare name, assigning it first where it is an expression."""
+        return self.cur if self.cur.isidentifier() else self.assign(reassign=self.style.flow == "reassign")
+
+    def local(self, names: Sequence[str]) -> str:
+        """A fresh local name for the problem's forward."""
+        return self._free(names, self._locals, upper=False)
+
+    def line(self, text: str) -> None:
+        """A statement of the problem's forward."""
+        self.forward_lines.append(self.spell(text))
+
+    # ---- candidate ---------------------------------------------------------------------------------
+
+    def call(self, function: HostFunction) -> None:
+        """Add a host function and call it; the current value of the candidate becomes its result."""
+        taken = {f.name for f in self.functions}
+        if function.name in taken:
+            k = 2
+            while f"{function.name}_{k}" in taken:
+                k += 1
+            function.fixed_name = f"{function.name}_{k}"
+        self.functions.append(function)
+        self.ops += [op for op in function.ops if op]
+        if self.result.startswith("ext."):
+            self.new_lines.append(f"out = {self.result}")
+            self.result = "out"
+        args = ["out" if a == "RESULT" else a for a in function.call_args()]
+        self.result = f"ext.{function.name}_cuda({', '.join(args)})"
+
+    def lead(self) -> str:
+        """The candidate's expression of the current value, as the leading argument of a call."""
+        return "RESULT" if self.result.startswith("ext.") else self.result
+
+    # ---- rendering ---------------------------------------------------------------------------------
+
+    def finish(self, family: str) -> Pair:
+        """Render both files."""
+        self.forward_lines.append(f"return {self.cur}")
+        self.new_lines.append(f"return {self.result}")
+        self._add_unused()
+        problem = self._problem_text()
+        kernel = self._kernel_text()
+        return Pair(
+            family=family,
+            schedule=self.schedule,
+            ops=tuple(self.ops),
+            problem_code=self._fill(problem, small=False),
+            small_code=self._fill(problem, small=True),
+            kernel_code=kernel,
+        )
+
+    def _fill(self, text: str, *, small: bool) -> str:
+        table = {d.token: d.small if small else d.full for d in self._dims}
+        return re.sub(r"SIZE\d+_", lambda m: table[m.group(0)], text)
+
+    def _add_unused(self) -> None:
+        if self.rng.random() < 0.08:
+            dims = [d for d in (self._inputs[0].dims if self._inputs else ()) if all(a.dim is not d for a in self._args)]
+            if dims:
+                arg = self.ctor_dim(self.rng.choice(dims))
+                if self.rng.random() < 0.5 and arg not in self._attrs:
+                    self._attrs.add(arg)
+                    self.init_lines.insert(0, f"self.{arg} = {arg}")
+
+    def _ordered_args(self) -> list[_Arg]:
+        return [a for a in self._args if a.default is None] + [a for a in self._args if a.default is not None]
+
+    def init_text(self, super_call: str) -> str:
+        """`__init__` of the model, or "" where the author leaves it out."""
+        if not self._args and not self.init_lines and self.rng_no_init:
+            return ""
+        params = ["self"] + [a.name + (f"={a.default}" if a.default is not None else "") for a in self._ordered_args()]
+        body = [super_call, *self.init_lines]
+        return f"    def __init__({', '.join(params)}):\n" + "".join(f"        {line}\n" for line in body) + "\n"
+
+    @property
+    def rng_no_init(self) -> bool:
+        """Whether an empty constructor is left out (fixed for one pair)."""
+        return self.style.super_call == "super().__init__()" and self.style.flow == "named"
+
+    def _import_lines(self, body: str) -> list[str]:
+        lines = list(self.style.imports)
+        if re.search(r"(?<![\w.])F\.", body) or (self.style.functional == "F" and self._imports_f):
+            lines.append("import torch.nn.functional as F")
+        if re.search(r"(?<![\w.])math\.", body):
+            lines.insert(0 if self.style.upper else len(lines), "import math")
+        return lines
+
+    @property
+    def _imports_f(self) -> bool:
+        return self.style.layout in ("const", "shape") and self.style.nn == "nn"
+
+    def _problem_text(self) -> str:
+        names = ", ".join(["self", *(i.name for i in self._inputs)])
+        forward = f"    def forward({names}):\n" + "".join(f"        {line}\n" for line in self.forward_lines)
+        init = self.init_text(self.style.super_call)
+        body = init + forward
+        cls = f"class Model({self.style.base}):\n{body}"
+        inputs, consts, init_inputs = self._data_text()
+        imports = "\n".join(self._import_lines(body))
+        const_text = "\n".join(consts)
+        order = [imports, const_text, cls] if self.style.consts_first else [imports, cls, const_text]
+        return "\n\n".join(part for part in [*order, inputs, init_inputs] if part) + "\n"
+
+    def _kernel_text(self) -> str:
+        names = ", ".join(["self", *(i.name for i in self._inputs)])
+        init = self.init_text("super().__init__()")
+        forward = f"    def forward({names}):\n" + "".join(f"        {line}\n" for line in self.new_lines)
+        problem_forward = "".join(self.forward_lines)
+        imports = "\n".join([*self._import_lines(init + problem_forward), "from torch.utils.cpp_extension import load_inline"])
+        init = self._canonical_init(init)
+        return f"{imports}\n\n{module_source(self.functions)}\nclass ModelNew({self.style.base}):\n\n{init}{forward}"
+
+    @staticmethod
+    def _canonical_init(init: str) -> str:
+        if not init:
+            return ""
+        text = ast.unparse(ast.parse("class _:\n" + init))
+        return text.split("\n", 1)[1].lstrip("\n") + "\n\n"
+
+    # ---- get_inputs and constants ------------------------------------------------------------------
+
+    def _data_text(self) -> tuple[str, list[str], str]:
+        layout = self.style.layout
+        consts: list[str] = []
+        used: list[Dim] = []
+        for item in self._inputs:
+            used += [d for d in item.dims if d not in used]
+        for arg in self._args:
+            if arg.dim is not None and arg.dim not in used:
+                used.append(arg.dim)
+        local_lines: list[str] = []
+        first = self._inputs[0].dims if self._inputs else ()
+        tuple_name = ""
+        if layout in ("const", "local"):
+            lines = [f"{self.const_name(d)} = {d.token}" for d in used]
+            (consts if layout == "const" else local_lines).extend(lines)
+        elif layout == "tuple":
+            if len(used) > 1:
+                names = ", ".join(self.const_name(d) for d in used)
+                values = ", ".join(d.token for d in used)
+                consts.append(f"{names} = {values}")
+            else:
+                consts += [f"{self.const_name(d)} = {d.token}" for d in used]
+        elif layout in ("shape", "batch_shape") and first:
+            body = first[1:] if layout == "batch_shape" and len(first) > 1 else first
+            pool = ["shape", "input_shape", "INPUT_SHAPE", "SHAPE", "x_shape"] if len(body) == len(first) else ["input_shape", "shape", "feature_shape"]
+            tuple_name = self._free(pool, self._globals, upper=True)
+            if len(body) < len(first):
+                consts.append(f"{self.const_name(first[0])} = {first[0].token}")
+            values = ", ".join(d.token for d in body) + ("," if len(body) == 1 else "")
+            consts.append(f"{tuple_name} = ({values})")
+        for const, value in self._extra_consts:
+            consts.append(f"{const} = {value}")
+        for arg in self._args:
+            if arg.const is not None:
+                consts.append(f"{arg.const} = {arg.value}")
+
+        def size(d: Dim) -> str:
+            return d.name if d.name is not None and (layout in ("const", "tuple", "local")) else d.token
+
+        def shape_args(item: _Input) -> str:
+            if tuple_name and item.dims == first and first:
+                if layout == "batch_shape" and len(first) > 1:
+                    return f"{self.const_name(first[0])}, *{tuple_name}"
+                return tuple_name if self.style.input_locals else f"*{tuple_name}"
+            sizes = ", ".join(size(d) for d in item.dims)
+            if not item.dims:
+                return "()"
+            if "({shape})" in item.make.replace(".rand", ".randn") and self.style.upper and len(item.dims) > 1:
+                return f"({sizes})"
+            return sizes
+
+        made = []
+        for item in self._inputs:
+            text = item.make
+            if "{size}" in text:
+                text = text.replace("{size}", "(" + ", ".join(size(d) for d in item.dims) + ("," if len(item.dims) == 1 else "") + ")")
+            made.append((item.name, text.replace("{shape}", shape_args(item)) if "{shape}" in text else text))
+        for d in self._dims:
+            made = [(n, t.replace("{%s}" % d.token, size(d))) for n, t in made]
+        lines = list(local_lines)
+        if self.style.input_locals:
+            lines += [f"{name} = {text}" for name, text in made]
+            lines.append(f"return [{', '.join(name for name, _ in made)}]")
+        else:
+            lines.append(f"return [{', '.join(text for _, text in made)}]")
+        inputs = "def get_inputs():\n" + "".join(f"    {line}\n" for line in lines)
+        return inputs, consts, self._init_inputs(size if layout != "local" else (lambda d: d.token))
+
+    def _init_inputs(self, size: "object") -> str:
+        assert callable(size)
+        ordered = self._ordered_args()
+        count = sum(1 for a in ordered if a.default is None)
+        while count < len(ordered) and self.rng.random() < 0.25:
+            count += 1
+        values = []
+        for arg in ordered[:count]:
+            if arg.dim is not None:
+                values.append(size(arg.dim))
+            else:
+                values.append(arg.const or arg.value)
+        return f"def get_init_inputs():\n    return [{', '.join(values)}]\n"
+
+    def _free(self, names: Sequence[str], taken: set[str], *, upper: bool) -> str:
+        """A name from the pool that is not taken yet; it is marked as taken."""
+        pool = [n.upper() if upper and self.style.upper else n for n in names]
+        name = self.rng.choice(pool)
+        free = [n for n in pool if n not in taken]
+        if name in taken:
+            name = free[0] if free else name
+        k = 2
+        base = name
+        while name in taken:
+            name = f"{base}{k}" if not base[-1:].isdigit() else f"{base}_{k}"
+            k += 1
+        taken.add(name)
+        return name
+
+
+def is_atom(expression: str) -> bool:
+    """Whether an expression needs no parentheses as an operand."""
+    body = ast.parse(expression, mode="eval").body
+    return isinstance(body, ast.Name | ast.Call | ast.Attribute | ast.Subscript) or (
+        isinstance(body, ast.Constant)
+    )
+
+
+def new_builder(rng: random.Random) -> Builder:
+    """A builder with a freshly drawn author."""
+    return Builder(rng=rng, style=draw_style(rng))

@@ -1,0 +1,34 @@
+"""The families and how often they are drawn."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dice.data.synth.builder import Builder, new_builder
+from dice.data.synth.pair import Pair
+from dice.data.synth.pointwise import build_pointwise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """One operator family: `build` writes a whole pair into a fresh builder."""
+
+    name: str
+    weight: float
+    build: Callable[[Builder], None]
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family(name="pointwise", weight=20.0, build=build_pointwise),
+)
+
+
+def sample_pair(rng: random.Random, family: str | None = None) -> Pair:
+    """One random pair, deterministic in the state of `rng`; of one family if it is named."""
+    chosen = [f for f in FAMILIES if family is None or f.name == family]
+    if not chosen:
+        raise ValueError(f"no such family: {family}")
+    picked = rng.choices(chosen, [f.weight for f in chosen])[0]
+    b = new_builder(rng)
+    picked.build(b)
+    return b.finish(picked.name)
