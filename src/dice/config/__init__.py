@@ -1,0 +1,1 @@
+"""Run configurations: TOML files read into pydantic models. Torch-free."""

@@ -1,0 +1,1 @@
+"""Supervised data: synthesis, verification by running, decontamination, tokenising."""

@@ -1,0 +1,1 @@
+"""Training block-diffusion models: noise, packing, losses, the supervised loop, checkpoints."""
