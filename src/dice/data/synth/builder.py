@@ -121,6 +121,15 @@ class Builder:
         self._args.append(_Arg(name=name, value=value, default=None, const=const))
         return name
 
+    def ctor_arg(self, names: Sequence[str], value: str, default: str | None = None) -> str:
+        """A constructor argument holding `value`, with a default that may differ from it."""
+        name = self._free(names, {a.name for a in self._args}, upper=False)
+        const = None
+        if default != value and self.rng.random() < 0.8:
+            const = self._free([name], self._globals, upper=True)
+        self._args.append(_Arg(name=name, value=value, default=default, const=const))
+        return name
+
     def _hyper_arg(self, names: Sequence[str], value: str) -> str:
         name = self._free(names, {a.name for a in self._args}, upper=False)
         default = self.style.hyper == "default" or self.rng.random() < 0.2
@@ -250,20 +259,26 @@ class Builder:
     # ---- candidate ---------------------------------------------------------------------------------
 
     def call(self, function: HostFunction) -> None:
-        """Add a host function and call it; the current value of the candidate becomes its result."""
+        """Add a host function, unless it is there already, and call it: its result becomes the candidate's value."""
         taken = {f.name for f in self.functions}
-        if function.name in taken:
+        again = any(f.definition() == function.definition() for f in self.functions)
+        if function.name in taken and not again:
             k = 2
             while f"{function.name}_{k}" in taken:
                 k += 1
             function.fixed_name = f"{function.name}_{k}"
-        self.functions.append(function)
+        if not again:
+            self.functions.append(function)
         self.ops += [op for op in function.ops if op]
         if self.result.startswith("ext."):
             self.new_lines.append(f"out = {self.result}")
             self.result = "out"
         args = ["out" if a == "RESULT" else a for a in function.call_args()]
         self.result = f"ext.{function.name}_cuda({', '.join(args)})"
+
+    def candidate_import(self, line: str) -> None:
+        """A further import statement of the candidate file."""
+        self._imports.add(line)
 
     def lead(self) -> str:
         """The candidate's expression of the current value, as the leading argument of a call."""
@@ -345,7 +360,7 @@ class Builder:
         init = self.init_text("super().__init__()")
         forward = f"    def forward({names}):\n" + "".join(f"        {line}\n" for line in self.new_lines)
         problem_forward = "".join(self.forward_lines)
-        imports = "\n".join([*self._import_lines(init + problem_forward), "from torch.utils.cpp_extension import load_inline"])
+        imports = "\n".join([*self._import_lines(init + problem_forward), *sorted(self._imports), "from torch.utils.cpp_extension import load_inline"])
         init = self._canonical_init(init)
         return f"{imports}\n\n{module_source(self.functions)}\nclass ModelNew({self.style.base}):\n\n{init}{forward}"
 
@@ -429,7 +444,7 @@ class Builder:
     def _init_inputs(self, size: "object") -> str:
         assert callable(size)
         ordered = self._ordered_args()
-        count = sum(1 for a in ordered if a.default is None)
+        count = max((k + 1 for k, a in enumerate(ordered) if a.default != a.value), default=0)
         while count < len(ordered) and self.rng.random() < 0.25:
             count += 1
         values = []
