@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from dice.data.synth.builder import Builder, new_builder
 from dice.data.synth.pair import Pair
 from dice.data.synth.pointwise import build_pointwise
+from dice.data.synth.reduce import build_reduce
+from dice.data.synth.softmax import build_softmax
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +22,8 @@ class Family:
 
 FAMILIES: tuple[Family, ...] = (
     Family(name="pointwise", weight=20.0, build=build_pointwise),
+    Family(name="reduce", weight=14.0, build=build_reduce),
+    Family(name="softmax", weight=8.0, build=build_softmax),
 )
 
 
