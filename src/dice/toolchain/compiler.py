@@ -1,0 +1,155 @@
+"""Run a compiler on hostile text: bounded in time, memory and output, its messages filtered.
+
+A source may include any file of the machine, so only messages at lines of the candidate's own text are
+passed on. A message in a header is passed on when that header belongs to the toolchain, at the line of
+the candidate that led there.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from dice.errors import BuildFailure, ToolchainError
+from dice.toolchain.source import CompilerMessage
+
+MAX_OUTPUT_BYTES = 1_000_000
+MAX_FILE_MIB = 2048
+
+_LIMITED = 'ulimit -v "$1" && ulimit -t "$2" && ulimit -f "$3" && ulimit -c 0 || exit 97; shift 3; exec "$@"'
+
+INSTALL_HINT = (
+    "no C++ compiler: the CPU backend needs g++ 11 or newer. "
+    "Install it with `apt install g++` (Debian, Ubuntu) or `dnf install gcc-c++` (Fedora, RHEL)."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """How a compiler process ended."""
+
+    returncode: int
+    output: str
+    timed_out: bool
+
+
+@cache
+def find_compiler() -> Path:
+    """`$CXX`, else g++. Raises ToolchainError saying how to install one."""
+    found = shutil.which(os.environ.get("CXX") or "g++")
+    if found is None:
+        raise ToolchainError(INSTALL_HINT)
+    return Path(found)
+
+
+@cache
+def compiler_identity(compiler: Path) -> str:
+    """Version text and resolved path: part of every cache key."""
+    try:
+        shown = subprocess.run(
+            [compiler, "--version"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ToolchainError(f"{compiler} does not run: {error}. {INSTALL_HINT}") from error
+    return f"{compiler.resolve()}\n{shown.stdout.splitlines()[0]}"
+
+
+def run_limited(
+    command: Sequence[str | Path], *, cwd: Path, timeout_s: float, memory_mib: int
+) -> Ran:
+    """Run a command with limits on wall time, CPU time, address space and file size.
+
+    On a timeout its whole process group is killed. Standard output and error come back together.
+    """
+    limits = [str(memory_mib * 1024), str(int(timeout_s) + 5), str(MAX_FILE_MIB * 2048)]
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TMPDIR": str(cwd)}
+    output = cwd / "output.txt"
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", _LIMITED, "sh", *limits, *map(str, command)],
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            process.wait(timeout_s)
+            timed_out = False
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    with output.open("rb") as source:
+        text = source.read(MAX_OUTPUT_BYTES).decode(errors="replace")
+    return Ran(returncode=process.returncode, output=text, timed_out=timed_out)
+
+
+_MESSAGE = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<rest>.*)$")
+_ERROR = re.compile(r"^(?P<kind>fatal error|error): (?P<text>.*)$")
+
+
+def candidate_messages(
+    output: str, own_files: dict[str, str], trusted: Sequence[str]
+) -> list[CompilerMessage]:
+    """The errors of a compiler's output, each at a line of the candidate.
+
+    `own_files` maps the file names of the candidate's text to that text, `trusted` are folders whose
+    headers may be quoted.
+    """
+    messages: list[CompilerMessage] = []
+    last_own: tuple[str, int, int] | None = None
+    pending: str | None = None
+    for line in output.splitlines():
+        match = _MESSAGE.match(line)
+        if match is None:
+            continue
+        file, number = match["file"], int(match["line"])
+        column = int(match["column"] or 1)
+        error = _ERROR.match(match["rest"])
+        if file in own_files:
+            here = (file, number, column)
+            if error is not None:
+                messages.append(_message(own_files, here, error["kind"], error["text"]))
+                pending = last_own = None
+            elif pending is not None and "in expansion of macro" in match["rest"]:
+                messages.append(_message(own_files, here, "error", pending))
+                pending = None
+            elif "required from" in match["rest"] or "required by" in match["rest"]:
+                last_own = here
+        elif error is not None and file.startswith(tuple(trusted)):
+            pending = error["text"]
+            if last_own is not None:
+                messages.append(_message(own_files, last_own, error["kind"], error["text"]))
+                pending = last_own = None
+    return list(dict.fromkeys(messages))
+
+
+def _message(
+    own_files: dict[str, str], where: tuple[str, int, int], kind: str, text: str
+) -> CompilerMessage:
+    file, number, column = where
+    lines = own_files[file].splitlines()
+    source_line = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+    return CompilerMessage(
+        file=file, line=number, column=column, kind=kind, text=text, source_line=source_line[:200]
+    )
+
+
+def failure(ran: Ran, messages: Sequence[CompilerMessage], timeout_s: float) -> BuildFailure:
+    """The exception for a compiler run that did not succeed."""
+    if ran.timed_out:
+        return BuildFailure(f"the compiler was stopped after {timeout_s:.0f} s on this source")
+    if messages:
+        return BuildFailure("\n".join(str(one) for one in messages[:10]))
+    if "out of memory" in ran.output or "Killed signal" in ran.output or ran.returncode < 0:
+        return BuildFailure("the compiler ran out of memory or was killed on this source")
+    return BuildFailure("the source does not compile (no error lies at one of its own lines)")

@@ -1,0 +1,1 @@
+"""The CPU backend: CUDA kernels as loops and fibers over CPU tensors."""
