@@ -167,7 +167,9 @@ def _transposed_body(fn: OpFunction, axes: str, prologue: Sequence[PointOp]) -> 
 
 
 def _host(fn: OpFunction, axes: str, transposed: bool, schedule: str) -> list[str]:
-    lines = [f"int channels = x.size(1), filters = weight.size({'1) * groups' if transposed else '0)'};"]
+    lines = [
+        f"int channels = x.size(1), filters = weight.size({'1) * groups' if transposed else '0)'};"
+    ]
     for i, a in enumerate(axes):
         lines.append(f"int in_{a} = x.size({i + 2}), k_{a} = weight.size({i + 2});")
         if transposed:
@@ -176,7 +178,9 @@ def _host(fn: OpFunction, axes: str, transposed: bool, schedule: str) -> list[st
                 f" + output_padding[{i}] + 1"
             )
         else:
-            size = f"(in_{a} + 2 * padding[{i}] - dilation[{i}] * (k_{a} - 1) - 1) / stride[{i}] + 1"
+            size = (
+                f"(in_{a} + 2 * padding[{i}] - dilation[{i}] * (k_{a} - 1) - 1) / stride[{i}] + 1"
+            )
         lines.append(f"int out_{a} = {size};")
     total = "out.numel()"
     if schedule == "filters4":

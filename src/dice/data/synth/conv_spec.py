@@ -15,8 +15,25 @@ _FULL_SPATIAL = {
     3: (16, 32, 64, 128, 8, 24, 48, 12),
 }
 _FULL_CHANNELS = (3, 16, 32, 64, 128, 8, 256, 48, 96, 4, 1, 24, 10, 20, 512)
-IN_NAMES = ("in_channels",) * 6 + ("channels", "input_channels", "in_ch", "C_in", "in_c", "c_in", "in_planes")
-OUT_NAMES = ("out_channels",) * 6 + ("out_channels", "output_channels", "out_ch", "C_out", "num_filters", "c_out", "hidden_channels", "out_planes")
+IN_NAMES = ("in_channels",) * 6 + (
+    "channels",
+    "input_channels",
+    "in_ch",
+    "C_in",
+    "in_c",
+    "c_in",
+    "in_planes",
+)
+OUT_NAMES = ("out_channels",) * 6 + (
+    "out_channels",
+    "output_channels",
+    "out_ch",
+    "C_out",
+    "num_filters",
+    "c_out",
+    "hidden_channels",
+    "out_planes",
+)
 BATCH_NAMES = ("batch_size",) * 6 + ("batch", "B", "N", "bs")
 LENGTH_NAMES = {
     "length": ("length", "length", "L", "seq_len", "sequence_length", "width", "input_length"),
@@ -26,7 +43,9 @@ LENGTH_NAMES = {
 }
 
 
-def named_dim(b: Builder, kind: str, names: Sequence[str], full: int | str, small: int | str) -> Dim:
+def named_dim(
+    b: Builder, kind: str, names: Sequence[str], full: int | str, small: int | str
+) -> Dim:
     """A size whose constant is named from the given pool."""
     dim = b.dim(kind, full, small)
     dim.name = b._free(names, b._globals, upper=True)
@@ -66,7 +85,9 @@ class Settings:
         return size
 
 
-def draw_settings(rng: random.Random, nd: int, *, transposed: bool, depthwise_ok: bool = True) -> Settings:
+def draw_settings(
+    rng: random.Random, nd: int, *, transposed: bool, depthwise_ok: bool = True
+) -> Settings:
     """Random hyper-parameters, mostly the same along every axis."""
     kernels = (3,) * 10 + (5, 5, 7, 2, 4, 1) + ((9, 11) if nd < 3 else ())
     uneven = nd > 1 and rng.random() < 0.25
@@ -94,8 +115,13 @@ def draw_settings(rng: random.Random, nd: int, *, transposed: bool, depthwise_ok
             op = [min(1, max(s[i], d[i]) - 1) for i in range(nd)]
     groups = rng.choices([1, 2, 4, 3, 8, 0], [74, 5, 5, 2, 1, 13 if depthwise_ok else 0])[0]
     return Settings(
-        kernel=tuple(k), stride=tuple(s), padding=tuple(p), dilation=tuple(d),
-        output_padding=tuple(op), groups=groups, bias=rng.random() < 0.6,
+        kernel=tuple(k),
+        stride=tuple(s),
+        padding=tuple(p),
+        dilation=tuple(d),
+        output_padding=tuple(op),
+        groups=groups,
+        bias=rng.random() < 0.6,
     )
 
 
@@ -106,7 +132,9 @@ def draw_channels(b: Builder, settings: Settings, *, literal: bool, out: bool) -
     small = step * rng.choice([1, 2, 3] if step > 2 else [2, 3, 4, 5])
     full = rng.choice([c for c in _FULL_CHANNELS if c % step == 0 and c >= step] or [step * 8])
     if literal:
-        full = small = rng.choice([c for c in (1, 3, 4, 6, 8, 10, 12, 16, 20, 32) if c % step == 0] or [step])
+        full = small = rng.choice(
+            [c for c in (1, 3, 4, 6, 8, 10, 12, 16, 20, 32) if c % step == 0] or [step]
+        )
     names = OUT_NAMES if out else IN_NAMES
     return named_dim(b, "channels", names, full, small)
 
@@ -134,8 +162,15 @@ def value_text(values: Sequence[int], *, as_tuple: bool) -> str:
 
 
 def write_module(
-    b: Builder, cls: str, names: Sequence[str], settings: Settings, in_text: str, out_text: str,
-    *, transposed: bool = False, form: str | None = None,
+    b: Builder,
+    cls: str,
+    names: Sequence[str],
+    settings: Settings,
+    in_text: str,
+    out_text: str,
+    *,
+    transposed: bool = False,
+    form: str | None = None,
 ) -> str:
     """Write `self.<name> = nn.<cls>(in_text, out_text, ...)`; returns the attribute's expression.
 
@@ -170,10 +205,16 @@ def write_module(
         parts.append(text if positional and name in ("stride", "padding") else f"{name}={text}")
     if settings.groups == 0:
         parts.append(f"groups={in_text}")
-    elif settings.groups > 1 or rng.random() < {"defaults": 0.6, "args": 0.1, "literal": 0.03}[form]:
+    elif (
+        settings.groups > 1 or rng.random() < {"defaults": 0.6, "args": 0.1, "literal": 0.03}[form]
+    ):
         text = str(settings.groups)
         if form != "literal":
-            text = b.ctor_arg(["groups", "groups", "groups", "num_groups"], text, "1" if form == "defaults" else None)
+            text = b.ctor_arg(
+                ["groups", "groups", "groups", "num_groups"],
+                text,
+                "1" if form == "defaults" else None,
+            )
         parts.append(f"groups={text}")
     if not settings.bias or rng.random() < {"defaults": 0.6, "args": 0.2, "literal": 0.1}[form]:
         text = str(settings.bias)
@@ -187,10 +228,16 @@ def write_module(
 def draw_form(b: Builder) -> str:
     """Where hyper-parameters are written, by the author's habits."""
     habit = {"default": "defaults", "literal": "literal", "arg": "args"}.get(b.style.hyper)
-    return habit if habit and b.rng.random() < 0.7 else b.rng.choice(["defaults", "defaults", "args", "literal"])
+    return (
+        habit
+        if habit and b.rng.random() < 0.7
+        else b.rng.choice(["defaults", "defaults", "args", "literal"])
+    )
 
 
-def kernel_text(b: Builder, kernel: Sequence[int], form: str, names: Sequence[str] = ("kernel_size",)) -> str:
+def kernel_text(
+    b: Builder, kernel: Sequence[int], form: str, names: Sequence[str] = ("kernel_size",)
+) -> str:
     """A kernel size inside `__init__`: literal, argument, or tuple of arguments."""
     rng, nd = b.rng, len(kernel)
     if form == "literal":
@@ -203,5 +250,11 @@ def kernel_text(b: Builder, kernel: Sequence[int], form: str, names: Sequence[st
         return "(" + ", ".join(arg if v == kernel[0] else str(v) for v in kernel) + ")"
     if nd == 2 and rng.random() < 0.2:
         ends = rng.choice([("h", "w"), ("height", "width")])
-        return "(" + ", ".join(b.ctor_arg([f"{names[0]}_{e}"], str(v)) for e, v in zip(ends, kernel, strict=True)) + ")"
+        return (
+            "("
+            + ", ".join(
+                b.ctor_arg([f"{names[0]}_{e}"], str(v)) for e, v in zip(ends, kernel, strict=True)
+            )
+            + ")"
+        )
     return b.ctor_arg(list(names), join_tuple(kernel))
