@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dice.data.synth import conv, conv_transpose
 from dice.data.synth.builder import Builder, new_builder
 from dice.data.synth.pair import Pair
 from dice.data.synth.pointwise import build_pointwise
@@ -24,6 +25,11 @@ FAMILIES: tuple[Family, ...] = (
     Family(name="pointwise", weight=20.0, build=build_pointwise),
     Family(name="reduce", weight=14.0, build=build_reduce),
     Family(name="softmax", weight=8.0, build=build_softmax),
+    *(
+        Family(name=name, weight=weight, build=build)
+        for table in (conv.FAMILIES, conv_transpose.FAMILIES)
+        for name, weight, build in table
+    ),
 )
 
 
