@@ -5,9 +5,10 @@ consecutive positions of one cache row. Every layer then stores the segment's ke
 the row's committed ones and attends to both. Nothing past `lengths[row]` survives a step unless it is
 committed, so a denoising forward never changes what later forwards read.
 
-Shapes: N packed tokens, H heads, K key-value heads, D head size, T capacity.
+Shapes: R rows, N packed tokens, H heads, K key-value heads, D head size, T capacity.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -51,47 +52,48 @@ class KVCache:
             capacity,
             config.head_dim,
         )
-        self.keys = torch.zeros(shape, device=device, dtype=dtype)
-        self.values = torch.zeros(shape, device=device, dtype=dtype)
+        self.keys = torch.empty(shape, device=device, dtype=dtype)
+        self.values = torch.empty(shape, device=device, dtype=dtype)
         self.lengths = [0] * rows
         self.capacity = capacity
-        self._segments: tuple[Segment, ...] = ()
+        self._segments: Sequence[Segment] = ()
+        self._planned_rows = self.planned_positions = torch.empty(0, dtype=torch.long)
 
-    def plan(self, segments: tuple[Segment, ...]) -> None:
+    def plan(self, segments: Sequence[Segment]) -> None:
         """Sets the segments of the next forward. They cover its packed tokens in order."""
+        rows: list[int] = []
+        positions: list[int] = []
         for segment in segments:
-            end = segment.position + segment.stop - segment.start
+            count = segment.stop - segment.start
+            end = segment.position + count
             assert end <= self.capacity, f"row {segment.row}: {end} > capacity {self.capacity}"
+            assert segment.start == len(rows)
+            rows += [segment.row] * count
+            positions += range(segment.position, end)
         self._segments = segments
+        self._planned_rows = torch.tensor(rows, device=self.keys.device)
+        self.planned_positions = torch.tensor(positions, device=self.keys.device)
 
     def attend(self, layer: int, q_1NHD: Tensor, k_1NKD: Tensor, v_1NKD: Tensor) -> Tensor:
         """Attention output [1, N, H, D] of one layer for the planned segments."""
-        keys, values = self.keys[layer], self.values[layer]
-        kv_heads, head_dim = keys.shape[1], keys.shape[3]
-        heads = q_1NHD.shape[2]
-        out_1NHD = torch.empty_like(q_1NHD)
+        keys_RKTD, values_RKTD = self.keys[layer], self.values[layer]
+        keys_RKTD[self._planned_rows, :, self.planned_positions] = k_1NKD[0]
+        values_RKTD[self._planned_rows, :, self.planned_positions] = v_1NKD[0]
+        kv_heads, (heads, head_dim) = keys_RKTD.shape[1], q_1NHD.shape[2:]
+        q_1HND = q_1NHD.transpose(1, 2)
+        outputs = []
         for segment in self._segments:
-            count = segment.stop - segment.start
-            end = segment.position + count
-            row_keys, row_values = keys[segment.row], values[segment.row]
-            row_keys[:, segment.position : end] = k_1NKD[0, segment.start : segment.stop].transpose(
-                0, 1
-            )
-            row_values[:, segment.position : end] = v_1NKD[
-                0, segment.start : segment.stop
-            ].transpose(0, 1)
-            q_HLD = q_1NHD[0, segment.start : segment.stop].transpose(0, 1)
-            mask = segment.mask
-            if heads != kv_heads:
-                q_HLD = q_HLD.reshape(kv_heads, -1, head_dim)
+            start, stop, mask = segment.start, segment.stop, segment.mask
+            at, seen = slice(segment.row, segment.row + 1), segment.position + stop - start
+            q_1HLD = q_1HND[:, :, start:stop]
+            if heads != kv_heads:  # a group's queries share keys: fold them into the length
+                q_1HLD = q_1HLD.reshape(1, kv_heads, -1, head_dim)
                 mask = None if mask is None else mask.repeat(heads // kv_heads, 1)
             out = F.scaled_dot_product_attention(
-                q_HLD[None], row_keys[None, :, :end], row_values[None, :, :end], attn_mask=mask
+                q_1HLD, keys_RKTD[at, :, :seen], values_RKTD[at, :, :seen], attn_mask=mask
             )
-            out_1NHD[0, segment.start : segment.stop] = out.reshape(
-                heads, count, head_dim
-            ).transpose(0, 1)
-        return out_1NHD
+            outputs.append(out.reshape(1, heads, stop - start, head_dim))
+        return torch.cat(outputs, dim=2).transpose(1, 2)
 
     def commit(self, row: int, length: int) -> None:
         """Keeps the row's first `length` positions for good."""

@@ -1,0 +1,1 @@
+"""Block-diffusion decoding: prompts in, completions out. Rank: above `models` and `prompts`."""

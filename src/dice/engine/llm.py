@@ -1,0 +1,194 @@
+"""Prompts in, completions out: the loop schedule, run, postprocess.
+
+Guarantees: at temperature 0 the result equals that of a full recomputation without a cache; otherwise it
+depends on the prompt, the parameters and their seed, not on the batch (up to floating-point rounding of
+differently shaped matrix products). Every generated position is recorded with the step at which it was
+unmasked and its log-probability then.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from dice.engine.canvas import Canvas
+from dice.engine.remasking import STRATEGIES, Candidates, scheduled_number
+from dice.engine.runner import Runner
+from dice.engine.sampling import SamplingParams
+from dice.engine.scheduler import Scheduler
+from dice.engine.scheduler import Sequence as Decoded
+from dice.errors import UserError
+from dice.models.load import LoadedModel
+from dice.types import Completion, Prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEvent:
+    """What one denoising forward did to one sequence.
+
+    `positions` index `Completion.token_ids`: 0 is the first position after the prompt. Each has a token
+    id, the token's text and its log-probability.
+    """
+
+    request: int
+    """Index of the prompt in the call."""
+    block: int
+    """Diffusion block, counted from position 0 of the sequence, prompt included."""
+    step: int
+    """0-based denoising step within the block."""
+    positions: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    texts: tuple[str, ...]
+    logprobs: tuple[float, ...]
+    generated_stop: int
+    """Behind the last generated position of the block: what a viewer has to show so far."""
+    finish_reason: str | None
+    """Set on the sequence's last event."""
+
+
+class LLM:
+    """Decodes with one loaded model; at most `max_rows` sequences at a time."""
+
+    def __init__(self, loaded: LoadedModel, *, max_rows: int = 64) -> None:
+        self.loaded = loaded
+        self._max_rows = max_rows
+        self._token_text = cache(lambda token_id: str(loaded.tokenizer.decode([token_id])))
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams],
+        on_step: Callable[[StepEvent], None] | None = None,
+    ) -> list[Completion]:
+        """One completion per prompt, in order. One `SamplingParams` serves all prompts, seed included.
+
+        Raises:
+            UserError: numbers of prompts and parameters differ, a prompt is empty or longer than the
+                model's positions, or more denoising steps than positions in a block.
+        """
+        per_prompt = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)
+        if len(per_prompt) != len(prompts):
+            raise UserError(f"{len(prompts)} prompts but {len(per_prompt)} sampling parameters")
+        tokenise = cache(self._tokenise)
+        sequences = [
+            self._sequence(index, prompt, param, tokenise)
+            for index, (prompt, param) in enumerate(zip(prompts, per_prompt, strict=True))
+        ]
+        if not sequences:
+            return []
+        rows = min(self._max_rows, len(sequences))
+        runner = Runner(self.loaded, rows, max(len(s.canvas) for s in sequences))
+        scheduler = Scheduler(sequences, rows)
+        while True:
+            admitted = scheduler.admit()
+            if not scheduler.running:
+                break
+            runner.prefill(admitted, scheduler.running)
+            result = runner.denoise(scheduler.running)
+            offset = 0
+            for sequence, positions in zip(scheduler.running, result.masked, strict=True):
+                span = slice(offset, offset + len(positions))
+                offset = span.stop
+                entropies = result.draws.entropies
+                candidates = Candidates(
+                    logprobs=result.draws.logprobs[span],
+                    entropies=None if entropies is None else entropies[span],
+                )
+                event = self._unmask(
+                    sequence,
+                    positions,
+                    result.draws.token_ids[span],
+                    candidates,
+                    on_step is not None,
+                )
+                if on_step is not None and event is not None:
+                    on_step(event)
+            scheduler.retire()
+        return [self._completion(sequence) for sequence in sequences]
+
+    def _tokenise(self, text: str) -> tuple[int, ...]:
+        return tuple(self.loaded.tokenizer.encode(text, add_special_tokens=False)) if text else ()
+
+    def _sequence(
+        self,
+        request: int,
+        prompt: Prompt,
+        params: SamplingParams,
+        tokenise: Callable[[str], tuple[int, ...]],
+    ) -> Decoded:
+        loaded = self.loaded
+        if params.denoising_steps is not None and params.denoising_steps > loaded.block_size:
+            raise UserError(
+                f"denoising_steps {params.denoising_steps} exceeds the block size {loaded.block_size}"
+            )
+        prompt_ids = tokenise(prompt.text)
+        if not prompt_ids:
+            raise UserError(f"prompt {request} ({prompt.problem}) is empty")
+        canvas = Canvas(
+            prompt_ids,
+            [
+                *tokenise(prompt.forced_prefix),
+                *[None] * params.max_new_tokens,
+                *tokenise(prompt.forced_suffix),
+            ],
+            block_size=loaded.block_size,
+            mask_token_id=loaded.mask_token_id,
+        )
+        limit = loaded.model.config.max_position_embeddings
+        if len(canvas) > limit:
+            raise UserError(
+                f"prompt {request} ({prompt.problem}) has {len(prompt_ids)} tokens; with "
+                f"{len(canvas) - len(prompt_ids)} more it exceeds the model's {limit} positions"
+            )
+        return Decoded(request=request, canvas=canvas, params=params)
+
+    def _unmask(
+        self,
+        sequence: Decoded,
+        positions: list[int],
+        token_ids: list[int],
+        candidates: Candidates,
+        with_event: bool,
+    ) -> StepEvent | None:
+        canvas, params, block = sequence.canvas, sequence.params, sequence.block
+        size = canvas.block_size
+        scheduled = scheduled_number(sequence.step, size, params.denoising_steps or size)
+        strategy = STRATEGIES[params.remasking_strategy]
+        chosen = strategy(candidates, scheduled, params.bound)
+        for index in chosen:
+            canvas.write(
+                positions[index], token_ids[index], sequence.step, candidates.logprobs[index]
+            )
+        step = sequence.step
+        sequence.advance(self.loaded.stop_token_ids, block_done=len(chosen) == len(positions))
+        if not with_event:
+            return None
+        return StepEvent(
+            request=sequence.request,
+            block=block,
+            step=step,
+            positions=tuple(positions[index] - canvas.prompt_length for index in chosen),
+            token_ids=tuple(token_ids[index] for index in chosen),
+            texts=tuple(self._token_text(token_ids[index]) for index in chosen),
+            logprobs=tuple(candidates.logprobs[index] for index in chosen),
+            generated_stop=(block + 1) * size - canvas.prompt_length,
+            finish_reason=sequence.finish_reason,
+        )
+
+    def _completion(self, sequence: Decoded) -> Completion:
+        canvas = sequence.canvas
+        start, stop = canvas.prompt_length, (sequence.block + 1) * canvas.block_size
+        written_to = canvas.free_stop if sequence.stop_at is None else sequence.stop_at
+        text_ids = [*canvas.token_ids[start:written_to], *canvas.suffix_ids]
+        assert sequence.finish_reason is not None
+        return Completion(
+            prompt_ids=tuple(canvas.token_ids[:start]),
+            token_ids=tuple(canvas.token_ids[start:stop]),
+            steps=tuple(canvas.steps[start:stop]),
+            logprobs=tuple(canvas.logprobs[start:stop]),
+            text=self.loaded.tokenizer.decode(
+                text_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+            ),
+            finish_reason=sequence.finish_reason,
+            forwards=sequence.forwards,
+            seed=sequence.params.seed,
+        )
