@@ -43,6 +43,9 @@ def clean_environment(home: str) -> dict[str, str]:
 class Zygote:
     """One warm parent. Threads may share it. Use as a context manager, or call `close`.
 
+    `preload` names modules to import, or "module:function" to call a function without arguments;
+    neither may start threads.
+
     Raises SandboxError when it cannot be started or has died.
     """
 

@@ -1,0 +1,154 @@
+"""Prepare a problem once: inputs, reference outputs and oracle, in a directory only the judge uses."""
+
+import shutil
+import tempfile
+import weakref
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from dice.errors import ProblemError
+from dice.sandbox import Incident, Zygote
+from dice.types import Evidence, Problem
+from dice.verify import trees
+from dice.verify.lint import Outputs, lint
+from dice.verify.policy import Policy
+from dice.verify.trees import Tree
+
+ENTRY = "dice.verify.reference_child:main"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputCase:
+    """One call: the file that the candidate gets, and what must come back."""
+
+    path: Path
+    variation: str
+    reference: Tree
+    oracle: Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedProblem:
+    """A problem ready to judge candidates against. Its files go when it does."""
+
+    problem: Problem
+    code: str
+    """The problem at the sizes used: the file's own code when nothing was shrunk."""
+    changes: tuple[str, ...]
+    """What was shrunk ("N 4096 -> 256")."""
+    notes: tuple[str, ...]
+    cases: tuple[InputCase, ...]
+    other_weights: InputCase | None
+    """The first inputs again under other weights (`state_other`), for problems with weights."""
+    findings: tuple[Evidence, ...]
+    """Why the problem is no test; empty for a good one."""
+    init: Path
+    state: Path
+    state_other: Path
+    seconds: float
+    """PyTorch's time for one call at the sizes used, on this CPU."""
+    directory: Path
+    incidents: tuple[Incident, ...] = field(default=())
+
+    @property
+    def reduced(self) -> bool:
+        return bool(self.changes)
+
+
+def prepare(problem: Problem, zygote: Zygote, policy: Policy) -> PreparedProblem:
+    """Run the problem's own code in its own confined process.
+
+    Raises ProblemError, with a message for the problem's author, for whatever does not work;
+    SandboxError for a broken machine.
+    """
+    where = problem.path or problem.name
+    with zygote.spawn(ENTRY, limits=policy.reference_limits) as child:
+        settings = {
+            name: value
+            for name, value in asdict(policy).items()
+            if name not in ("limits", "reference_limits")
+        }
+        child.send({"code": problem.code, "policy": settings})
+        try:
+            report = child.receive(policy.reference_limits.wall_s)
+        except ValueError:
+            report = None
+        if report is None:
+            result = child.finish()
+            raise ProblemError(f"{where}: {_explain_end(result.limit, result.exit_code, policy)}")
+        if "fault" in report:
+            raise ProblemError(f"{where}: {report['fault']}")
+        directory = Path(tempfile.mkdtemp(prefix="dice-problem-"))
+        for file in Path(child.directory).glob("*.bin"):
+            shutil.copyfile(file, directory / file.name, follow_symlinks=False)
+        incidents = child.incidents
+    prepared = _assemble(problem, policy, report, directory, incidents)
+    weakref.finalize(prepared, shutil.rmtree, directory, True)
+    return prepared
+
+
+def _explain_end(limit: str | None, exit_code: int | None, policy: Policy) -> str:
+    limits = policy.reference_limits
+    if limit in ("wall", "cpu"):
+        return f"the problem did not finish in {limits.wall_s:.0f} s; use smaller sizes"
+    if limit == "memory":
+        return f"the problem needs more than {limits.memory_mib} MiB; use smaller sizes"
+    return f"the problem's own code ended its process (exit code {exit_code})"
+
+
+def _assemble(
+    problem: Problem,
+    policy: Policy,
+    report: dict[str, object],
+    directory: Path,
+    incidents: tuple[Incident, ...],
+) -> PreparedProblem:
+    variations = [str(name) for name in report["variations"]]  # type: ignore[attr-defined]
+    cases = tuple(
+        InputCase(
+            path=directory / f"input_{index}.bin",
+            variation=variation,
+            reference=trees.load(str(directory / f"reference_{index}.bin")),
+            oracle=trees.load(str(directory / f"oracle_{index}.bin")),
+        )
+        for index, variation in enumerate(variations)
+    )
+    other = None
+    if report["other_weights"]:
+        other = InputCase(
+            path=cases[0].path,
+            variation="other weights",
+            reference=trees.load(str(directory / "reference_other.bin")),
+            oracle=trees.load(str(directory / "oracle_other.bin")),
+        )
+    findings = lint(
+        Outputs(
+            references=tuple(case.reference for case in cases),
+            oracles=tuple(case.oracle for case in cases),
+            other_weights=None if other is None else other.reference,
+            random=bool(report["random"]),
+        ),
+        policy,
+    )
+    changes = tuple(str(change) for change in report["changes"])  # type: ignore[attr-defined]
+    notes = [str(note) for note in report["notes"]]  # type: ignore[attr-defined]
+    if changes:
+        notes.insert(0, "reduced to CPU size: " + ", ".join(changes))
+    if report["stateful"]:
+        notes.append("the reference changes its state from call to call; calls are compared in order")
+    notes.append("inputs tried: " + ", ".join(variations))
+    return PreparedProblem(
+        problem=problem,
+        code=str(report["code"]),
+        changes=changes,
+        notes=tuple(notes),
+        cases=cases,
+        other_weights=None if report["stateful"] else other,
+        findings=findings,
+        init=directory / "init.bin",
+        state=directory / "state.bin",
+        state_other=directory / "state_other.bin",
+        seconds=float(report["seconds"]),  # type: ignore[arg-type]
+        directory=directory,
+        incidents=incidents,
+    )

@@ -1,0 +1,260 @@
+"""The candidate's process: imports it, constructs it, runs it on one input after another.
+
+Runs confined (see `dice.sandbox`). It holds the candidate, the weights and the inputs of the current
+and earlier calls; never the reference, an expected output, a later input or the ruling. What it reports
+is used against the candidate, not for it, with one exception: the count of launches.
+"""
+
+import hashlib
+import traceback
+import types
+import warnings
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from dice.errors import BuildFailure
+from dice.sandbox.wire import Channel, Message
+from dice.toolchain import intercept
+from dice.toolchain.simt import runtime as simt_runtime
+from dice.toolchain.source import BuildOptions, BuiltExtension, ExtensionSources
+from dice.verify import trees
+
+CANDIDATE_FILE = "candidate.py"
+
+# taken before a candidate can replace them
+_no_grad = torch.no_grad
+_hash = hashlib.blake2b
+_map, _save, _load, _tensors = trees.map_tensors, trees.save, trees.load, trees.tensors
+_uint8 = torch.uint8
+
+
+class _Stop(Exception):
+    """The candidate failed; `report` says how."""
+
+    def __init__(self, report: Message) -> None:
+        super().__init__(report["stage"])
+        self.report = report
+
+
+def main(channel: Channel) -> int:
+    """Entry of the process: a candidate, then calls until the judge is satisfied."""
+    job = channel.receive()
+    if job is None:
+        return 1
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    worker = _Worker(channel, job)
+    try:
+        channel.send(worker.construct())
+        while (request := channel.receive()) is not None:
+            channel.send(worker.handle(request))
+    except _Stop as stop:
+        channel.send({**stop.report, "diagnostics": worker.diagnostics()})
+        channel.receive()
+    return 0
+
+
+class _Worker:
+    """State of one candidate between calls."""
+
+    def __init__(self, channel: Channel, job: Message) -> None:
+        self._channel, self._job = channel, job
+        self._nonce = job["nonce"]
+        self._earlier: list[tuple[int, list[torch.Tensor], list[str]]] = []
+        self._options = BuildOptions(
+            check=job["check"], cache_dir=Path(job["cache_dir"]) if job["cache_dir"] else None
+        )
+        self._runtime = simt_runtime.load(self._options)
+        self._runtime.set_threads(job["threads"])
+        if job["step_limit"]:
+            self._runtime.set_step_limit(job["step_limit"])
+        intercept.install(self._options, build=self._ask_for_build)
+
+    def _ask_for_build(self, sources: ExtensionSources) -> BuiltExtension:
+        """Have the judge's side build this; raises BuildFailure with the compiler's messages."""
+        self._channel.send(
+            {
+                "stage": "build",
+                "name": sources.name,
+                "cpp_sources": sources.cpp_sources,
+                "cuda_sources": sources.cuda_sources,
+                "functions": list(sources.functions),
+                "defines": [list(pair) for pair in sources.defines],
+            }
+        )
+        answer = self._channel.receive()
+        if answer is None:
+            raise BuildFailure("the judge has gone")
+        if "failure" in answer:
+            raise BuildFailure(answer["failure"])
+        return BuiltExtension(
+            sources=sources,
+            path=Path(answer["path"]),
+            seconds=answer["seconds"],
+            route=answer["route"],
+            check=self._options.check,
+            module_prefix=answer["module_prefix"],
+        )
+
+    def construct(self) -> Message:
+        job = self._job
+        namespace = self._import(job["code"])
+        model_class = namespace.get("ModelNew")
+        if not isinstance(model_class, type) or not issubclass(model_class, torch.nn.Module):
+            raise _Stop(self._report("import", "no_model_new", "defines no class ModelNew(nn.Module)"))
+        init = _load("init.bin")
+        torch.manual_seed(job["construction_seed"])
+        try:
+            self._model = model_class(*init)
+        except BaseException as error:
+            self._fail("construct", error)
+        return {**self._report("ready", "", ""), **self._load_state("state.bin")}
+
+    def _import(self, code: str) -> dict[str, Any]:
+        module = types.ModuleType("candidate")
+        module.__file__ = CANDIDATE_FILE
+        try:
+            compiled = compile(code, CANDIDATE_FILE, "exec")
+        except (SyntaxError, ValueError) as error:
+            raise _Stop(self._report("import", "syntax_error", _describe(error))) from error
+        # inspect.getsource and pickling look the module up
+        __import__("sys").modules["candidate"] = module
+        try:
+            exec(compiled, module.__dict__)
+        except BaseException as error:
+            self._fail("import", error)
+        return module.__dict__
+
+    def _load_state(self, path: str) -> Message:
+        """Copy the reference's state by name and shape; say what found no counterpart."""
+        reference: dict[str, torch.Tensor] = _load(path)
+        own = dict(self._model.state_dict(keep_vars=True))
+        unmatched, free = [], dict(own)
+        with _no_grad():
+            for name, value in reference.items():
+                target = own.get(name)
+                if isinstance(target, torch.Tensor) and target.shape == value.shape:
+                    target.data.copy_(value.to(target.dtype))
+                    free.pop(name, None)
+                else:
+                    unmatched.append(name)
+        differing = []
+        for name in unmatched:
+            value = reference[name]
+            twins = [key for key, other in free.items() if _same(other, value)]
+            if twins:
+                free.pop(twins[0])
+            else:
+                differing.append(name)
+        return {"unmatched": unmatched, "differing": differing, "own_only": sorted(free)}
+
+    def handle(self, request: Message) -> Message:
+        if request["do"] == "state":
+            return {**self._report("state", "", ""), **self._load_state(request["path"])}
+        index, path = request["index"], request["input"]
+        inputs = trees.with_strides(_load(path), path)
+        before = [_digest(tensor) for tensor in _tensors(inputs)]
+        self._runtime.clear()
+        launches = self._runtime.launch_count()
+        torch.manual_seed(request["seed"])
+        try:
+            with _no_grad():
+                output = self._model(*inputs)
+        except BaseException as error:
+            self._fail("call", error)
+        report = self._report("called", "", "")
+        report["index"] = index
+        report["launches"] = self._runtime.launch_count() - launches
+        report["diagnostics"] = self.diagnostics()
+        mutated = [_digest(tensor) for tensor in _tensors(inputs)] != before
+        report["mutated"] = mutated
+        storages = {tensor.untyped_storage().data_ptr() for tensor in _tensors(inputs)}
+        outputs = _tensors(output)
+        report["returns_input"] = any(
+            tensor.untyped_storage().data_ptr() in storages for tensor in _plain(outputs)
+        )
+        _save(output, request["output"])
+        report["changed_earlier"] = [
+            earlier for earlier, kept, digests in self._earlier if _digests(kept) != digests
+        ]
+        self._earlier.append((index, outputs, _digests(outputs)))
+        report["earlier_storage"] = self._reused_storage()
+        return report
+
+    def _reused_storage(self) -> bool:
+        """Whether the newest output lives where a still-held earlier one does."""
+        *earlier, newest = self._earlier
+        pointers = {t.untyped_storage().data_ptr() for t in _plain(newest[1]) if t.numel()}
+        return any(
+            tensor.untyped_storage().data_ptr() in pointers
+            for _, kept, _ in earlier
+            for tensor in _plain(kept)
+        )
+
+    def diagnostics(self) -> list[Message]:
+        return [
+            {
+                "kind": one.kind,
+                "message": one.message,
+                "kernel": one.kernel,
+                "thread_block": list(one.block),
+                "thread": list(one.thread),
+                "array": one.array,
+            }
+            for one in self._runtime.diagnostics()
+        ]
+
+    def _report(self, stage: str, problem: str, message: str) -> Message:
+        return {"stage": stage, "problem": problem, "message": message, "nonce": self._nonce}
+
+    def _fail(self, stage: str, error: BaseException) -> NoReturn:
+        chain: BaseException | None = error
+        problem = "exception"
+        while chain is not None:
+            if isinstance(chain, BuildFailure):
+                problem = "build_failure"
+            elif isinstance(chain, MemoryError):
+                problem = "out_of_memory"
+            chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
+        text = _describe(error)
+        if "can't allocate memory" in text or "bad_alloc" in text:
+            problem = "out_of_memory"
+        if isinstance(error, SystemExit):
+            problem = "exit"
+        raise _Stop(self._report(stage, problem, text)) from error
+
+
+def _plain(values: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [value for value in values if type(value) is torch.Tensor]
+
+
+def _digest(tensor: torch.Tensor) -> str:
+    flat = tensor.detach().contiguous().reshape(-1)
+    if not flat.numel():
+        return ""
+    return _hash(memoryview(flat.view(_uint8).numpy()), digest_size=16).hexdigest()
+
+
+def _digests(values: list[torch.Tensor]) -> list[str]:
+    return [_digest(value) for value in _plain(values)]
+
+
+def _same(own: Any, value: torch.Tensor) -> bool:
+    return (
+        isinstance(own, torch.Tensor)
+        and own.shape == value.shape
+        and own.dtype == value.dtype
+        and _digest(own) == _digest(value)
+    )
+
+
+def _describe(error: BaseException) -> str:
+    """The message and the candidate's own line."""
+    if isinstance(error, SyntaxError):
+        return f"{error.msg} (line {error.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == CANDIDATE_FILE]
+    where = f" (line {lines[-1]})" if lines else ""
+    return f"{type(error).__name__}: {str(error)[:3000]}{where}"
