@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dice.data.synth import conv, conv_transpose
 from dice.data.synth.builder import Builder, new_builder
+from dice.data.synth.norm import build_norm
 from dice.data.synth.pair import Pair
 from dice.data.synth.pointwise import build_pointwise
 from dice.data.synth.reduce import build_reduce
@@ -24,6 +25,7 @@ class Family:
 FAMILIES: tuple[Family, ...] = (
     Family(name="pointwise", weight=20.0, build=build_pointwise),
     Family(name="reduce", weight=14.0, build=build_reduce),
+    Family(name="norm", weight=14.0, build=build_norm),
     Family(name="softmax", weight=8.0, build=build_softmax),
     *(
         Family(name=name, weight=weight, build=build)
