@@ -24,7 +24,7 @@ from dice.toolchain.bindings import (
     wrappers,
 )
 from dice.toolchain.cache import Cache, cache_root, digest
-from dice.toolchain.compiler import candidate_messages, failure, run_limited
+from dice.toolchain.compiler import candidate_messages, failure, run_hostile
 from dice.toolchain.parse import Function, ParsedSource, functions, includes, parse
 from dice.toolchain.prelude import Progress, Toolkit, toolkit
 from dice.toolchain.rewrite import rewrite
@@ -89,7 +89,7 @@ def build(
             continue
         return BuiltExtension(
             sources=sources,
-            path=path,
+            path=str(path),
             seconds=time.monotonic() - started,
             route=plan.route,
             check=options.check,
@@ -292,14 +292,20 @@ def compile_units(
         command += [f"-I{one}" for one in include_dirs]
         command += ["-include", kit.header, "-c", *files]
         objects = [file.with_suffix(".o") for file in files]
-        link: list[str | Path] = [kit.compiler, *objects, "-o", built / "extension.so", *kit.link_flags]
-        ran = run_limited(
-            command, cwd=workspace, timeout_s=options.timeout_s, memory_mib=options.memory_mib
+        link: list[str | Path] = [
+            kit.compiler,
+            *objects,
+            "-o",
+            built / "extension.so",
+            *kit.link_flags,
+        ]
+        ran = run_hostile(
+            [command, link],
+            cwd=workspace,
+            readable=[*kit.readable_dirs, *include_dirs],
+            timeout_s=options.timeout_s,
+            memory_mib=options.memory_mib,
         )
-        if ran.returncode == 0:
-            ran = run_limited(
-                link, cwd=workspace, timeout_s=options.timeout_s, memory_mib=options.memory_mib
-            )
         if ran.returncode != 0:
             logger.debug("compiler output:\n%s", ran.output)
             messages = candidate_messages(ran.output, own_files, kit.trusted_dirs)

@@ -21,7 +21,7 @@ SIZE_LIMIT_MIB = 4096
 EVICT_EVERY = 64
 
 
-def cache_root(configured: Path | None = None) -> Path:
+def cache_root(configured: str | Path | None = None) -> Path:
     """`configured`, else `$DICE_CACHE`, else `~/.cache/dice`."""
     chosen = configured or os.environ.get("DICE_CACHE") or Path.home() / ".cache" / "dice"
     return Path(chosen).expanduser().absolute()

@@ -7,21 +7,20 @@ the candidate that led there.
 
 import os
 import re
+import shlex
 import shutil
-import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from dice import sandbox
 from dice.errors import BuildFailure, ToolchainError
 from dice.toolchain.source import CompilerMessage
 
-MAX_OUTPUT_BYTES = 1_000_000
-MAX_FILE_MIB = 2048
-
-_LIMITED = 'ulimit -v "$1" && ulimit -t "$2" && ulimit -f "$3" && ulimit -c 0 || exit 97; shift 3; exec "$@"'
+MAX_OUTPUT_KIB = 256
+MAX_FILE_MIB = 256
 
 INSTALL_HINT = (
     "no C++ compiler: the CPU backend needs g++ 11 or newer. "
@@ -59,38 +58,57 @@ def compiler_identity(compiler: Path) -> str:
     return f"{compiler.resolve()}\n{shown.stdout.splitlines()[0]}"
 
 
-def run_limited(
-    command: Sequence[str | Path], *, cwd: Path, timeout_s: float, memory_mib: int
-) -> Ran:
-    """Run a command with limits on wall time, CPU time, address space and file size.
-
-    On a timeout its whole process group is killed. Standard output and error come back together.
-    """
-    limits = [str(memory_mib * 1024), str(int(timeout_s) + 5), str(MAX_FILE_MIB * 2048)]
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TMPDIR": str(cwd)}
-    output = cwd / "output.txt"
-    with output.open("wb") as sink:
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", _LIMITED, "sh", *limits, *map(str, command)],
+def run_own(command: Sequence[str | Path], *, cwd: Path, timeout_s: float) -> Ran:
+    """Run a compiler on our own sources: a timeout and nothing else."""
+    try:
+        ran = subprocess.run(
+            list(map(str, command)),
             cwd=cwd,
-            env=environment,
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TMPDIR": str(cwd)},
             stdin=subprocess.DEVNULL,
-            stdout=sink,
+            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            timeout=timeout_s,
+            text=True,
+            errors="replace",
+            check=False,
         )
-        try:
-            process.wait(timeout_s)
-            timed_out = False
-        except subprocess.TimeoutExpired:
-            timed_out = True
-        finally:
-            if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    with output.open("rb") as source:
-        text = source.read(MAX_OUTPUT_BYTES).decode(errors="replace")
-    return Ran(returncode=process.returncode, output=text, timed_out=timed_out)
+    except subprocess.TimeoutExpired:
+        return Ran(returncode=-1, output="", timed_out=True)
+    return Ran(returncode=ran.returncode, output=ran.stdout, timed_out=False)
+
+
+def run_hostile(
+    commands: Sequence[Sequence[str | Path]],
+    *,
+    cwd: Path,
+    readable: Sequence[str],
+    timeout_s: float,
+    memory_mib: int,
+) -> Ran:
+    """Run compilers on a candidate's text, one after another until one fails, in the sandbox.
+
+    They read the system's directories, `cwd` and `readable`, and write in `cwd`.
+    """
+    script = " && ".join(shlex.join(map(str, one)) for one in commands)
+    result = sandbox.run(
+        ["/bin/sh", "-c", script],
+        limits=sandbox.Limits(
+            wall_s=timeout_s,
+            cpu_s=int(timeout_s) + 5,
+            memory_mib=memory_mib,
+            file_size_mib=MAX_FILE_MIB,
+            output_kib=MAX_OUTPUT_KIB,
+        ),
+        cwd=str(cwd),
+        readable=list(readable),
+        environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+    )
+    return Ran(
+        returncode=-1 if result.exit_code is None else result.exit_code,
+        output=result.stderr + result.stdout,
+        timed_out=result.timed_out,
+    )
 
 
 _MESSAGE = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<rest>.*)$")

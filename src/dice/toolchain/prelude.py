@@ -14,7 +14,7 @@ from pathlib import Path
 from dice.errors import ToolchainError
 from dice.toolchain.bindings import HELPERS, MODULE_NAME
 from dice.toolchain.cache import Cache, cache_root, digest, file_lock
-from dice.toolchain.compiler import compiler_identity, find_compiler, run_limited
+from dice.toolchain.compiler import compiler_identity, find_compiler, run_own
 from dice.toolchain.simt import layout
 from dice.toolchain.source import BuildOptions
 
@@ -23,12 +23,9 @@ logger = logging.getLogger(__name__)
 Progress = Callable[[str], None]
 
 BUILD_TIMEOUT_S = 600.0
-BUILD_MEMORY_MIB = 16384
 
-_SLIM = (
-    '#include "simt_slim.h"\n#include "simt_torch.h"\n#include "simt_bind.h"\n#include <cstring>\n'
-)
-_FULL = '#include <torch/extension.h>\n#include "simt_torch.h"\n#include "simt_bind.h"\n'
+_SLIM = '#include "simt_slim.h"\n#include <cstring>\n'
+_FULL = '#include "simt_full.h"\n#include <cstring>\n'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +37,9 @@ class Toolkit:
     header: Path
     link_flags: tuple[str, ...]
     trusted_dirs: tuple[str, ...]
+    """Folders (with a slash at the end) whose headers a message may quote."""
+    readable_dirs: tuple[str, ...]
+    """What the compiler must be able to read besides the system's directories."""
     key: str
     """Changes whenever an extension built with another toolkit must not be reused."""
 
@@ -105,6 +105,14 @@ def toolkit(
             "/usr/lib/gcc/",
             f"{folder}/",
         ),
+        readable_dirs=(
+            str(layout.INCLUDE_DIR),
+            *map(str, torch.include_dirs),
+            str(torch.library_dir),
+            str(layout.python_include()),
+            str(folder),
+            str(runtime),
+        ),
         key=digest(folder.name, runtime.name, *link),
     )
 
@@ -121,7 +129,7 @@ def _flags(options: BuildOptions, full: bool) -> tuple[str, ...]:
     if options.check:
         flags.append("-fsanitize=thread")
     if not full:
-        flags.append(f"-I{layout.INCLUDE_DIR / 'slim'}")
+        flags.append(f"-I{layout.INCLUDE_DIR / 'fakeslim'}")
     flags += [f"-I{layout.INCLUDE_DIR / 'fake'}", f"-I{layout.INCLUDE_DIR}"]
     for one in (*torch.include_dirs, layout.python_include()):
         flags += ["-isystem", str(one)]
@@ -210,9 +218,7 @@ def _build_header(options: BuildOptions, header: Path, compiled: Path, full: boo
 
 def _run_own(command: list[str | Path], workspace: Path, what: str) -> None:
     """Compile our own sources; a failure is the machine's, not a candidate's."""
-    ran = run_limited(
-        command, cwd=workspace, timeout_s=BUILD_TIMEOUT_S, memory_mib=BUILD_MEMORY_MIB
-    )
+    ran = run_own(command, cwd=workspace, timeout_s=BUILD_TIMEOUT_S)
     if ran.returncode != 0:
         errors = [line for line in ran.output.splitlines() if "error" in line][:5]
         shown = "\n".join(errors) or ran.output[-2000:]

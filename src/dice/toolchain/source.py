@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 CUDA_FILE = "cuda_source"
 CPP_FILE = "cpp_source"
@@ -57,7 +56,7 @@ class BuiltExtension:
     """A shared object in the cache that `dice.toolchain.load.load_module` can load."""
 
     sources: ExtensionSources
-    path: Path
+    path: str
     seconds: float
     """Wall time of this build, or of the cache look-up."""
     route: str
@@ -94,6 +93,6 @@ class BuildOptions:
     optimisation: str = "-O1"
     timeout_s: float = 60.0
     memory_mib: int = 6144
-    cache_dir: Path | None = None
+    cache_dir: str | None = None
     """None is `$DICE_CACHE`, else `~/.cache/dice`."""
     use_cache: bool = True

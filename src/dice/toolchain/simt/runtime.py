@@ -1,0 +1,123 @@
+"""The runtime library through ctypes: modes, and what its checks found."""
+
+import ctypes
+import json
+from dataclasses import dataclass, field
+
+from dice.errors import ToolchainError
+from dice.toolchain.prelude import Progress, ensure_prelude, library_path
+from dice.toolchain.source import BuildOptions
+
+_BUFFER_BYTES = 16384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One fault that the runtime saw. `thread_block` and `thread` are CUDA indices (x, y, z)."""
+
+    kind: str
+    """out_of_bounds | uninitialised | race | divergent_barrier | warp_mask | ..."""
+    message: str
+    kernel: str = ""
+    thread_block: tuple[int, int, int] | None = None
+    thread: tuple[int, int, int] | None = None
+    array: str = ""
+    bytes: int = 0
+    details: dict[str, object] = field(default_factory=dict)
+
+
+class Runtime:
+    """The loaded runtime of this process. Starts no threads; launches start them when they need them.
+
+    `set_check(True)` before the first tensor that kernels see: it installs the allocator that lets the
+    checks know every tensor's extent and that fills new memory with a recognisable value.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            raise ToolchainError(f"the SIMT runtime cannot be loaded: {error}") from error
+        self._library.simt_diag_json.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
+        self._library.simt_alloc_poison.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        self._library.simt_launch_count.restype = ctypes.c_longlong
+        self._library.simt_set_step_limit.argtypes = [ctypes.c_longlong]
+        self._library.simt_set_step_limit.restype = None
+
+    def set_check(self, on: bool) -> None:
+        """Turn the checks on or off; on installs the checking allocator over torch's."""
+        self._library.simt_set_mode(int(on))
+        if on:
+            self._library.simt_alloc_install()
+
+    def set_threads(self, count: int) -> None:
+        """OS threads that a launch may use."""
+        self._library.simt_set_threads(count)
+
+    def set_step_limit(self, steps: int) -> None:
+        """Abort a launch after so many scheduling steps; 0 is no limit."""
+        self._library.simt_set_step_limit(steps)
+
+    def launch_count(self) -> int:
+        """Kernel launches since the process started."""
+        return int(self._library.simt_launch_count())
+
+    def poison(self, address: int, size: int) -> None:
+        """Mark `size` bytes as never written."""
+        self._library.simt_alloc_poison(address, size)
+
+    def diagnostics(self) -> list[Diagnostic]:
+        """What was found since the last `clear`, in order."""
+        return [self._diagnostic(index) for index in range(self._library.simt_diag_count())]
+
+    def clear(self) -> None:
+        """Forget the diagnostics."""
+        self._library.simt_diag_clear()
+
+    def _diagnostic(self, index: int) -> Diagnostic:
+        buffer = ctypes.create_string_buffer(_BUFFER_BYTES)
+        self._library.simt_diag_json(index, buffer, _BUFFER_BYTES)
+        return parse_diagnostic(buffer.value.decode(errors="replace"))
+
+
+def parse_diagnostic(text: str) -> Diagnostic:
+    """A diagnostic from the runtime's JSON; text that is no JSON becomes the message."""
+    try:
+        record = json.loads(text)
+    except ValueError:
+        return Diagnostic(kind="unreadable", message=text)
+    block, thread = record.pop("block", None), record.pop("thread", None)
+    return Diagnostic(
+        kind=str(record.pop("kind", "unknown")),
+        message=str(record.pop("message", "")),
+        kernel=str(record.pop("kernel", "")),
+        thread_block=None if not block else (block[0], block[1], block[2]),
+        thread=None if not thread else (thread[0], thread[1], thread[2]),
+        array=str(record.pop("array", "")),
+        bytes=int(record.pop("bytes", 0) or 0),
+        details=record,
+    )
+
+
+_loaded: dict[str, Runtime] = {}
+
+
+def load(options: BuildOptions | None = None, on_progress: Progress | None = None) -> Runtime:
+    """Load the runtime of these options into this process (once), building it if need be.
+
+    Imports torch first, whose libraries it links. A process forked afterwards has it loaded.
+    """
+    import torch  # noqa: F401
+
+    options = options or BuildOptions()
+    ensure_prelude(options, on_progress)
+    path = str(library_path(options))
+    if path not in _loaded:
+        _loaded[path] = Runtime(path)
+    return _loaded[path]
+
+
+def loaded() -> Runtime | None:
+    """The runtime that this process has loaded, if any."""
+    return next(iter(_loaded.values()), None)
