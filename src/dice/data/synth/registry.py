@@ -4,12 +4,14 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dice.data.synth import conv, conv_transpose
+from dice.data.synth import conv, conv_transpose, matmul
 from dice.data.synth.builder import Builder, new_builder
 from dice.data.synth.norm import build_norm
 from dice.data.synth.pair import Pair
 from dice.data.synth.pointwise import build_pointwise
 from dice.data.synth.reduce import build_reduce
+from dice.data.synth.rowstat import build_global_norm, build_rowstat
+from dice.data.synth.scan import build_scan
 from dice.data.synth.softmax import build_softmax
 
 
@@ -26,10 +28,13 @@ FAMILIES: tuple[Family, ...] = (
     Family(name="pointwise", weight=20.0, build=build_pointwise),
     Family(name="reduce", weight=14.0, build=build_reduce),
     Family(name="norm", weight=14.0, build=build_norm),
+    Family(name="rowstat", weight=12.0, build=build_rowstat),
+    Family(name="global_norm", weight=2.5, build=build_global_norm),
+    Family(name="scan", weight=6.0, build=build_scan),
     Family(name="softmax", weight=8.0, build=build_softmax),
     *(
         Family(name=name, weight=weight, build=build)
-        for table in (conv.FAMILIES, conv_transpose.FAMILIES)
+        for table in (conv.FAMILIES, conv_transpose.FAMILIES, matmul.FAMILIES)
         for name, weight, build in table
     ),
 )
