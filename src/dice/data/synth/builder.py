@@ -64,6 +64,10 @@ class Builder:
     init_lines: list[str] = field(default_factory=list)
     forward_lines: list[str] = field(default_factory=list)
     new_lines: list[str] = field(default_factory=list)
+    methods: list[str] = field(default_factory=list)
+    """Further methods of the problem's class, as text."""
+    input_lines: list[str] = field(default_factory=list)
+    """Statements that get_inputs starts with."""
     _dims: list[Dim] = field(default_factory=list)
     _args: list[_Arg] = field(default_factory=list)
     _inputs: list[_Input] = field(default_factory=list)
@@ -347,7 +351,7 @@ class Builder:
         names = ", ".join(["self", *(i.name for i in self._inputs)])
         forward = f"    def forward({names}):\n" + "".join(f"        {line}\n" for line in self.forward_lines)
         init = self.init_text(self.style.super_call)
-        body = init + forward
+        body = init + "".join(method + "\n" for method in self.methods) + forward
         cls = f"class Model({self.style.base}):\n{body}"
         inputs, consts, init_inputs = self._data_text()
         imports = "\n".join(self._import_lines(body))
@@ -432,7 +436,7 @@ class Builder:
             made.append((item.name, text.replace("{shape}", shape_args(item)) if "{shape}" in text else text))
         for d in self._dims:
             made = [(n, t.replace("{%s}" % d.token, size(d))) for n, t in made]
-        lines = list(local_lines)
+        lines = [*local_lines, *self.input_lines]
         if self.style.input_locals:
             lines += [f"{name} = {text}" for name, text in made]
             lines.append(f"return [{', '.join(name for name, _ in made)}]")
