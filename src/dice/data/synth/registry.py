@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from dice.data.synth import conv, conv_transpose, matmul
 from dice.data.synth.builder import Builder, new_builder
+from dice.data.synth.loss import build_cross_entropy, build_loss
 from dice.data.synth.norm import build_norm
 from dice.data.synth.pair import Pair
+from dice.data.synth.pairloss import build_cosine, build_triplet
 from dice.data.synth.pointwise import build_pointwise
 from dice.data.synth.reduce import build_reduce
 from dice.data.synth.rowstat import build_global_norm, build_rowstat
@@ -31,6 +33,10 @@ FAMILIES: tuple[Family, ...] = (
     Family(name="rowstat", weight=12.0, build=build_rowstat),
     Family(name="global_norm", weight=2.5, build=build_global_norm),
     Family(name="scan", weight=6.0, build=build_scan),
+    Family(name="loss", weight=8.0, build=build_loss),
+    Family(name="cross_entropy", weight=2.5, build=build_cross_entropy),
+    Family(name="cosine", weight=2.5, build=build_cosine),
+    Family(name="triplet", weight=3.0, build=build_triplet),
     Family(name="softmax", weight=8.0, build=build_softmax),
     *(
         Family(name=name, weight=weight, build=build)

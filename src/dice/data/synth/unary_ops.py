@@ -113,7 +113,7 @@ ACTIVATIONS: tuple[Unary, ...] = (
     Unary(name="quick_gelu", code=("v = v / (1.0f + expf(-{0} * v));",),
           with_params=("{n} * torch.sigmoid({p0} * {n})", "{n} * torch.sigmoid({p0} * {n})", "torch.sigmoid({n} * {p0}) * {n}"),
           params=(Param(names=("beta", "alpha", "scale", "swish_beta"), values="quick", default="1.702", attr=""),), weight=0.9),
-    Unary(name="rrelu_eval", code=("v = v > 0.0f ? v * v : 0.0f;",), spellings=("F.relu({x}) ** 2", "torch.square(F.relu({x}))", "torch.relu({x}).pow(2)", "F.relu({x}).square()"), gives="nonneg", grows=True, weight=0.9),
+    Unary(name="relu_squared", code=("v = v > 0.0f ? v * v : 0.0f;",), spellings=("F.relu({x}) ** 2", "torch.square(F.relu({x}))", "torch.relu({x}).pow(2)", "F.relu({x}).square()"), gives="nonneg", grows=True, weight=0.9),
 )
 
 
@@ -149,5 +149,4 @@ MATH: tuple[Unary, ...] = (
     _fn("log10", "v = log10f(v);", "torch.log10({x})", needs="pos", weight=0.2),
     _fn("exp2", "v = exp2f(v);", "torch.exp2({x})", "2 ** {a}", grows=True, gives="pos", weight=0.3),
     _fn("asinh", "v = asinhf(v);", "torch.asinh({x})", weight=0.2),
-    _fn("sinc_free_identity", "v = v;", "{a} + 0", weight=0.0),
 )
