@@ -27,7 +27,8 @@ class BuildSection(Section):
     """Worker processes; 0 takes one per core."""
     inputs_per_pair: Annotated[int, Field(ge=1)] = 2
     """Fresh inputs that the kernel must get right, in check mode."""
-    group_timeout_s: Annotated[float, Field(gt=0)] = 120.0
+    pair_timeout_s: Annotated[float, Field(gt=0)] = 20.0
+    """A kernel that has not answered by then is rejected."""
     held_out_fraction: Fraction = 0.02
     """Share of compositions of operations kept out of training, by hash of the composition."""
     held_out_min_ops: Annotated[int, Field(ge=1)] = 3
