@@ -4,9 +4,18 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dice.data.synth import conv, conv_transpose, matmul
+from dice.data.synth import conv, conv_transpose, linear, matmul
 from dice.data.synth.builder import Builder, new_builder
+from dice.data.synth.compose import build_compose, build_sequential
+from dice.data.synth.glu import build_glu
+from dice.data.synth.indexing import build_combine, build_embedding, build_transpose
 from dice.data.synth.loss import build_cross_entropy, build_loss
+from dice.data.synth.masking import (
+    build_compare,
+    build_masked_softmax,
+    build_select,
+    build_triangular,
+)
 from dice.data.synth.norm import build_norm
 from dice.data.synth.pair import Pair
 from dice.data.synth.pairloss import build_cosine, build_triplet
@@ -37,10 +46,20 @@ FAMILIES: tuple[Family, ...] = (
     Family(name="cross_entropy", weight=2.5, build=build_cross_entropy),
     Family(name="cosine", weight=2.5, build=build_cosine),
     Family(name="triplet", weight=3.0, build=build_triplet),
+    Family(name="glu", weight=3.5, build=build_glu),
+    Family(name="combine", weight=4.0, build=build_combine),
+    Family(name="select", weight=2.5, build=build_select),
+    Family(name="compare", weight=2.0, build=build_compare),
+    Family(name="triangular", weight=1.5, build=build_triangular),
+    Family(name="masked_softmax", weight=1.5, build=build_masked_softmax),
+    Family(name="transpose", weight=2.0, build=build_transpose),
+    Family(name="embedding", weight=1.5, build=build_embedding),
+    Family(name="compose", weight=8.0, build=build_compose),
+    Family(name="sequential", weight=2.0, build=build_sequential),
     Family(name="softmax", weight=8.0, build=build_softmax),
     *(
         Family(name=name, weight=weight, build=build)
-        for table in (conv.FAMILIES, conv_transpose.FAMILIES, matmul.FAMILIES)
+        for table in (conv.FAMILIES, conv_transpose.FAMILIES, matmul.FAMILIES, linear.FAMILIES)
         for name, weight, build in table
     ),
 )
