@@ -1,6 +1,6 @@
 // Prelude of the slim route: torch's C++ tensor API without torch/extension.h and pybind11.
 //
-// The include path must start with slim/, which shadows ATen/{Context,DeviceGuard,TracerMode}.h
+// The include path must start with fakeslim/, which shadows ATen/{Context,DeviceGuard,TracerMode}.h
 // by empty files: no operator header needs them, and they cost a second in every compilation.
 #pragma once
 

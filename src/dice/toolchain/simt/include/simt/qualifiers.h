@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>  // before __noinline__ becomes a macro: libstdc++ spells an attribute so
 #include <type_traits>
 #include <utility>
 

@@ -54,6 +54,5 @@ inline TensorOptions dtype(ScalarType type) { return TensorOptions().dtype(type)
 inline TensorOptions device(Device where) { return TensorOptions().device(where); }
 inline TensorOptions requires_grad(bool on) { return TensorOptions().requires_grad(on); }
 
-using NoGradGuard = at::NoGradGuard;
 
 }  // namespace torch
