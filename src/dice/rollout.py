@@ -65,7 +65,7 @@ def rollout(
     observer = observer or Observer()
     problem = prepared.problem
 
-    prompt = render(problem, llm.template)
+    prompt = render(problem, llm.loaded.template)
     observer.on_prompt(prompt)
     completions = llm.generate([prompt] * len(params), params, on_step=observer.on_step)
     observer.on_completions(completions)

@@ -31,7 +31,9 @@ def print_verdict(console: Console, title: str, verdict: Verdict) -> None:
         if value is not None
     ]
     tail = ", ".join([*seconds, _NVCC.get(verdict.nvcc, verdict.nvcc)])
-    console.print(Text.assemble((f"{title}: ", "bold"), (str(verdict.kind), style), (f"  ({tail})", "dim")))
+    console.print(
+        Text.assemble((f"{title}: ", "bold"), (str(verdict.kind), style), (f"  ({tail})", "dim"))
+    )
     for evidence in verdict.evidence:
         for i, line in enumerate(evidence.message.rstrip().splitlines()[:12]):
             console.print(Text(("  - " if i == 0 else "    ") + line))
