@@ -68,6 +68,9 @@ class Builder:
     """Further methods of the problem's class, as text."""
     input_lines: list[str] = field(default_factory=list)
     """Statements that get_inputs starts with."""
+    _chain: list[str] | None = None
+    """Constructors of the `nn.Sequential` being written, if one is."""
+    _chain_attr: str = ""
     _dims: list[Dim] = field(default_factory=list)
     _args: list[_Arg] = field(default_factory=list)
     _inputs: list[_Input] = field(default_factory=list)
@@ -165,9 +168,28 @@ class Builder:
 
     def module(self, names: Sequence[str], ctor: str) -> str:
         """A submodule attribute: `self.<name> = <ctor>`; `nn.` is spelled in the author's way."""
+        if self._chain is not None:
+            self._chain.append(self.spell(ctor))
+            return f"self.{self._chain_attr}[{len(self._chain) - 1}]"
         attr = self._free(names, self._attrs, upper=False)
         self.init_lines.append(f"self.{attr} = {self.spell(ctor)}")
         return f"self.{attr}"
+
+    def begin_sequential(self) -> None:
+        """From here on modules go into one `nn.Sequential`, and `apply` writes nothing."""
+        self._chain = []
+        self._chain_attr = self._free(("net", "layers", "model", "seq", "block", "sequential", "layer", "ops"), self._attrs, upper=False)
+
+    @property
+    def in_sequential(self) -> bool:
+        return self._chain is not None
+
+    def end_sequential(self) -> None:
+        """Write the `nn.Sequential` and its application to the current value."""
+        assert self._chain is not None
+        self.init_lines.append(f"self.{self._chain_attr} = {self.style.nn}.Sequential({', '.join(self._chain)})")
+        self._chain = None
+        self.apply(f"self.{self._chain_attr}({{x}})", "out")
 
     def parameter(self, names: Sequence[str], shape: str, init: str | None = None) -> str:
         """An `nn.Parameter` of a shape expression valid in `__init__`. `init` holds {shape}."""
@@ -212,6 +234,8 @@ class Builder:
         {x} is the value, {a} the value as an operand (parenthesised where needed), {n} the value as a
         name (it occurs more than once). Other fields come from `parts`. `hint` names the result.
         """
+        if self._chain is not None:
+            return
         if "{n}" in template:
             self.as_name()
         cur = self.cur
@@ -382,7 +406,9 @@ class Builder:
         consts: list[str] = []
         used: list[Dim] = []
         for item in self._inputs:
-            used += [d for d in item.dims if d not in used]
+            for d in item.dims:
+                if d not in used:
+                    used.append(d)
         for arg in self._args:
             if arg.dim is not None and arg.dim not in used:
                 used.append(arg.dim)

@@ -45,6 +45,8 @@ def sample_point(b: Builder, known: Range, *, extra_tensors: bool = True) -> lis
     rng = b.rng
     kinds = ["activation", "math", "scalar", "tensor"]
     kind = rng.choices(kinds, [42, 14, 27, 17 if extra_tensors and b.shape else 0])[0]
+    if extra_tensors and len(b.shape) >= 2 and rng.random() < 0.02:
+        return [prelu(b, known)]
     if kind == "activation":
         return [unary(b, pick_unary(rng, ACTIVATIONS, known), known)]
     if kind == "math":
@@ -71,7 +73,7 @@ def unary(b: Builder, op: Unary, known: Range) -> PointOp:
     calls = [p.default for p in op.params]
     hint = op.hint or rng.choice(["activated", "act", op.name.split("_")[0] + "_out", op.name])
     weights = [(60 if op.spellings else 0), (70 if op.with_params else 0), (45 if op.modules else 0)]
-    way = rng.choices(["plain", "params", "module"], weights)[0]
+    way = "module" if b.in_sequential else rng.choices(["plain", "params", "module"], weights)[0]
     if way == "plain":
         text = rng.choice(op.spellings)
         if text.startswith(("F.", "torch.")) and rng.random() < 0.025 and text.count("(") == 1:
@@ -87,7 +89,7 @@ def unary(b: Builder, op: Unary, known: Range) -> PointOp:
         for k, p in enumerate(op.params):
             if f"{{p{k}}}" in ctor:
                 ctor = ctor.replace(f"{{p{k}}}", b.ctor_expr(p.names, _draw(rng, p, op)))
-        if not op.params and rng.random() < 0.08:
+        if not op.params and rng.random() < 0.08 and not b.in_sequential:
             b.apply(f"{ctor}({{x}})", hint)
         else:
             if ctor.endswith("()") and op.name in ("relu", "relu6", "silu", "leaky_relu", "elu") and rng.random() < 0.08:
@@ -103,6 +105,16 @@ def _draw(rng: random.Random, param: object, op: Unary) -> str:
     return values.draw(rng, param.values)  # type: ignore[attr-defined]
 
 
+def prelu(b: Builder, known: Range) -> PointOp:
+    """PReLU with one learned slope, or one per channel."""
+    rng = b.rng
+    known.sign = "any"
+    per_channel = rng.random() < 0.5
+    attr = b.module(("prelu", "act", "activation"), f"nn.PReLU({rng.choice(['', 'num_parameters=']) + b.ctor_dim(b.shape[1]) if per_channel else ''})")
+    b.apply(f"{attr}({{x}})", "activated")
+    return PointOp(name="prelu", code=("v = v > 0.0f ? v : {0} * v;",), operands=(Operand(kind="channel", call=f"{attr}.weight"),))
+
+
 _ADD = ("shift", "offset", "bias", "add_value", "constant", "value", "c", "beta", "delta", "bias_value", "addend", "b", "add_const", "k", "constant_value")
 _MUL = ("scale", "scaling_factor", "scale_factor", "alpha", "factor", "multiplier", "gain", "gamma", "s", "a", "coef", "mul_value", "multiply_factor", "w", "scaling", "k")
 _DIV = ("divisor", "divide_by", "temperature", "divide_value", "denom", "T", "tau", "norm_factor", "scale", "d", "div")
@@ -116,6 +128,13 @@ def scalar_op(b: Builder, known: Range) -> PointOp:
         ["add", "mul", "sub", "div", "rsub", "clamp", "clamp_min", "clamp_max", "pow", "rdiv", "leaky_where", "threshold_where", "lerp_free"],
         [26, 34, 12, 18, 6, 14, 6, 6, 4 if not known.large else 0, 3 if known.sign == "pos" else 0, 0, 3, 0],
     )[0]
+    if kind in ("add", "mul") and rng.random() < 0.02 and b.shape:
+        value = values.draw(rng, "scale")
+        s = b.input(("s", "alpha", "scalar", "c", "scale", "value"), (), value)
+        sign = "+" if kind == "add" else "*"
+        b.apply(rng.choice([f"{{a}} {sign} {{s}}", f"{{s}} {sign} {{a}}"]), "scaled", s=s)
+        known.sign = "any"
+        return _scalar(kind, f"v = v {sign} {{0}};", s)
     if kind == "add":
         s = b.hyper(_ADD, values.draw(rng, "shift"))
         b.apply(rng.choice(["{a} + {s}", "{a} + {s}", "{a} + {s}", "{s} + {a}", "torch.add({x}, {s})", "{a}.add({s})"]), "shifted", s=s)

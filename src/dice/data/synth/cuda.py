@@ -21,7 +21,8 @@ class Operand:
     """A further argument of an elementwise operator."""
 
     kind: str
-    """"scalar", "same" (tensor of the value's shape) or "broadcast" (tensor broadcast against it)."""
+    """"scalar", "same" (tensor of the value's shape), "broadcast" (tensor broadcast against it) or
+    "channel" (one value per index of dimension 1)."""
     call: str
     """Python expression that the candidate passes."""
     dtype: str = "float"
@@ -109,7 +110,7 @@ class HostFunction:
                 text += f"{c_type} {name}, "
             else:
                 text += f"const {c_type}* {name}, "
-                if kind == "broadcast":
+                if kind in ("broadcast", "channel"):
                     text += f"int64_t {name}_inner, int64_t {name}_size, "
         return text
 
@@ -123,6 +124,8 @@ class HostFunction:
                 text += f"{name}.data_ptr<{c_type}>(), "
                 if kind == "broadcast":
                     text += f"inner_size({like}, {name}), {name}.numel(), "
+                elif kind == "channel":
+                    text += f"{like}.stride(1), {name}.numel(), "
         return text
 
     def host_params(self) -> str:
@@ -158,10 +161,14 @@ def indent(lines: Sequence[str], depth: int) -> str:
 
 def module_source(functions: Sequence[HostFunction]) -> str:
     """The text from `cuda_source` to the end of the `load_inline` call."""
-    helpers: list[str] = []
+    helpers: dict[str, str] = {}
     for function in functions:
-        helpers += [h for h in function.helpers if h not in helpers]
-    parts = ["#include <torch/extension.h>", *helpers, *(f.definition() for f in functions)]
+        for text in function.helpers:
+            name = text.split("(", 1)[0]
+            # of two versions of one helper, the one for any block shape serves both
+            if name not in helpers or "blockDim.x" in text:
+                helpers[name] = text
+    parts = ["#include <torch/extension.h>", *helpers.values(), *(f.definition() for f in functions)]
     cuda = "\n\n".join(parts)
     declarations = "\n".join(f.declaration() for f in functions)
     names = ", ".join(f'"{f.name}_cuda"' for f in functions)

@@ -72,7 +72,7 @@ def init_affine(b: Builder, attr: str) -> None:
     """Sometimes make a norm's weight and bias other than the identity."""
     rng = b.rng
     way = rng.random()
-    if way < 0.12:
+    if way < 0.12 and not b.in_sequential:
         nn = b.style.nn
         b.init_lines.append(rng.choice([f"{nn}.init.normal_({attr}.weight, mean=1.0, std=0.1)", f"{nn}.init.uniform_({attr}.weight, 0.5, 1.5)", f"{nn}.init.normal_({attr}.weight, 1.0, 0.02)", f"{nn}.init.normal_({attr}.weight)"]))
         if rng.random() < 0.8:
@@ -96,7 +96,7 @@ def layer_norm(b: Builder, pre: Sequence[PointOp], post_count: int, schedule: st
         shape = tuple_shape = b.ctor_value(("normalized_shape", "normalized_shape", "shape", "norm_shape", "ln_shape"), text)
     eps_text, eps = "", "1e-05"
     names = ("ln", "norm", "layer_norm", "layernorm", "norm1", "ln1", "ln_f", "normalization")
-    way = rng.choices(["module", "functional"], [86, 14])[0]
+    way = rng.choices(["module", "functional"], [86, 0 if b.in_sequential else 14])[0]
     if way == "module":
         if rng.random() < 0.3:
             eps_text = f", eps={b.ctor_expr(('eps', 'eps', 'epsilon', 'layer_norm_eps'), values.draw(rng, 'eps_safe'), 0.4)}"

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dice.data.synth import conv, conv_transpose, linear, matmul
+from dice.data.synth import conv, conv_transpose, linear, matmul, pooling
 from dice.data.synth.builder import Builder, new_builder
 from dice.data.synth.compose import build_compose, build_sequential
 from dice.data.synth.glu import build_glu
@@ -59,7 +59,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(name="softmax", weight=8.0, build=build_softmax),
     *(
         Family(name=name, weight=weight, build=build)
-        for table in (conv.FAMILIES, conv_transpose.FAMILIES, matmul.FAMILIES, linear.FAMILIES)
+        for table in (conv.FAMILIES, conv_transpose.FAMILIES, matmul.FAMILIES, linear.FAMILIES, pooling.FAMILIES)
         for name, weight, build in table
     ),
 )

@@ -1,0 +1,180 @@
+"""CUDA text of pooling and nearest upsampling in one, two and three dimensions.
+
+One output per thread; kernel size, stride, padding and dilation are arguments. Adaptive pooling to one
+value per channel has a second schedule, "block": a block reduces one channel.
+"""
+
+from collections.abc import Sequence
+
+from dice.data.synth.cuda import PointOp, indent
+from dice.data.synth.opfunction import AXES, OpFunction, flat_index, per_axis, unravel
+
+
+def _function(name: str, call: str, typed: Sequence[tuple[str, str]], prologue: Sequence[PointOp], epilogue: Sequence[PointOp]) -> OpFunction:
+    return OpFunction(
+        ops=[*(op.name for op in prologue), name, *(op.name for op in epilogue)],
+        leading=[("x", call)],
+        typed=list(typed),
+    )
+
+
+def _one_per_thread(fn: OpFunction, axes: str, parts: Sequence[str], body: str) -> None:
+    sizes = ", ".join(per_axis(f"int {part}_{{a}}", axes) for part in parts)
+    *coordinates, rest = unravel(axes)
+    head = [
+        "int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;",
+        "if (i >= total) return;",
+        *coordinates,
+        f"int64_t n = {rest};",
+    ]
+    fn.kernels.append(
+        f"__global__ void NAME_kernel(const float* x, {fn.kernel_params()}float* out, int64_t total,\n"
+        f"        {sizes}) {{\n{indent(head, 1)}{body}}}"
+    )
+
+
+def _host(fn: OpFunction, axes: str, sizes: Sequence[str], args: Sequence[str]) -> None:
+    nd = len(axes)
+    fn.host_body += [
+        *sizes,
+        "auto sizes = x.sizes().vec();",
+        *(f"sizes[x.dim() - {nd - i}] = out_{a};" for i, a in enumerate(axes)),
+        "auto out = torch::empty(sizes, x.options());",
+        "int64_t total = out.numel();",
+        f"NAME_kernel<<<(total + 255) / 256, 256>>>(x.data_ptr<float>(), {fn.launch_args('out')}out.data_ptr<float>(), total,",
+        f"    {', '.join(per_axis(arg, axes) for arg in args)});",
+        "return out;",
+    ]
+
+
+def _window(axes: str, depth: int, dilated: bool) -> tuple[str, int]:
+    text = ""
+    for a in axes:
+        text += indent([f"for (int k{a} = 0; k{a} < k_{a}; k{a}++) {{"], depth)
+        depth += 1
+        step = f"k{a} * d_{a}" if dilated else f"k{a}"
+        text += indent([f"int i{a} = o{a} * s_{a} - p_{a} + {step};", f"if (i{a} < 0 || i{a} >= in_{a}) continue;"], depth)
+    return text, depth
+
+
+def _close(depth: int) -> str:
+    return "".join("    " * d + "}\n" for d in range(depth - 1, 0, -1))
+
+
+def pool_function(
+    kind: str, nd: int, call: str, vectors: Sequence[str], *, ceil_mode: str | None = None, count_pad: bool = True,
+    prologue: Sequence[PointOp] = (), epilogue: Sequence[PointOp] = (),
+) -> OpFunction:
+    """Max or average pooling (`kind` "max" or "avg").
+
+    `vectors` are the Python expressions of kernel size, stride, padding and, for max, dilation.
+    `ceil_mode` is the expression of that flag where the problem has one (max only); `count_pad=False`
+    leaves the padding out of averages.
+    """
+    axes = AXES[nd]
+    dilated = kind == "max"
+    names = ["kernel", "stride", "padding", *(["dilation"] if dilated else [])]
+    typed = [(f"std::vector<int64_t> {n}", v) for n, v in zip(names, vectors, strict=True)]
+    if ceil_mode is not None:
+        typed.append(("bool ceil_mode", ceil_mode))
+    fn = _function(f"{kind}_pool{nd}d", call, typed, prologue, epilogue)
+    loops, depth = _window(axes, 1, dilated)
+    x = flat_index("n", axes, "in_", "i")
+    use = "acc = fmaxf(acc, {v});" if kind == "max" else "acc += {v};"
+    count = [] if kind == "max" or count_pad else ["int count = 0;"]
+    body = indent(["float acc = -INFINITY;" if kind == "max" else "float acc = 0.0f;", *count], 1)
+    body += loops + fn.load(f"x[{x}]", prologue, depth, use) + indent(["count++;"] if count else [], depth) + _close(depth)
+    value = "acc"
+    if kind == "avg":
+        product = " * ".join(f"k_{a}" for a in axes)
+        value = "acc / count" if count else f"acc / ({product})" if nd > 1 else f"acc / {product}"
+    body += fn.store(value, epilogue, 1)
+    _one_per_thread(fn, axes, ["in", "out", "k", "s", "p", *(["d"] if dilated else [])], body)
+    sizes = []
+    for i, a in enumerate(axes):
+        sizes.append(f"int in_{a} = x.size({i - nd});")
+        reach = f"dilation[{i}] * (kernel[{i}] - 1) - 1" if dilated else f"kernel[{i}]"
+        up = f" + (ceil_mode ? stride[{i}] - 1 : 0)" if ceil_mode is not None else ""
+        sizes.append(f"int out_{a} = (in_{a} + 2 * padding[{i}] - {reach}{up}) / stride[{i}] + 1;")
+        if ceil_mode is not None:
+            sizes.append(f"if (ceil_mode && (out_{a} - 1) * stride[{i}] >= in_{a} + padding[{i}]) out_{a}--;")
+    args = ["in_{a}", "out_{a}", "kernel[{i}]", "stride[{i}]", "padding[{i}]", *(["dilation[{i}]"] if dilated else [])]
+    _host(fn, axes, sizes, args)
+    return fn
+
+
+def adaptive_function(
+    kind: str, nd: int, call: str, size: str, *, prologue: Sequence[PointOp] = (), epilogue: Sequence[PointOp] = ()
+) -> OpFunction:
+    """Adaptive pooling to the output size `size` (Python expression of a sequence)."""
+    axes = AXES[nd]
+    fn = _function(f"adaptive_{kind}_pool{nd}d", call, [("std::vector<int64_t> size", size)], prologue, epilogue)
+    body = ""
+    for a in axes:
+        body += indent([f"int start_{a} = o{a} * in_{a} / out_{a};", f"int end_{a} = ((o{a} + 1) * in_{a} + out_{a} - 1) / out_{a};"], 1)
+    body += indent(["float acc = -INFINITY;" if kind == "max" else "float acc = 0.0f;"], 1)
+    depth = 1
+    for a in axes:
+        body += indent([f"for (int i{a} = start_{a}; i{a} < end_{a}; i{a}++) {{"], depth)
+        depth += 1
+    x = flat_index("n", axes, "in_", "i")
+    body += fn.load(f"x[{x}]", prologue, depth, "acc = fmaxf(acc, {v});" if kind == "max" else "acc += {v};") + _close(depth)
+    product = " * ".join(f"(end_{a} - start_{a})" for a in axes)
+    value = "acc" if kind == "max" else f"acc / ({product})" if nd > 1 else f"acc / {product}"
+    body += fn.store(value, epilogue, 1)
+    _one_per_thread(fn, axes, ["in", "out"], body)
+    sizes = [f"int in_{a} = x.size({i - nd}), out_{a} = size[{i}];" for i, a in enumerate(axes)]
+    _host(fn, axes, sizes, ["in_{a}", "out_{a}"])
+    return fn
+
+
+def global_mean_function(
+    nd: int, call: str, *, keep: bool, prologue: Sequence[PointOp] = (), epilogue: Sequence[PointOp] = ()
+) -> OpFunction:
+    """Mean over all spatial axes, a block per channel; `keep` keeps them with size one."""
+    fn = _function("global_avg_pool", call, [], prologue, epilogue)
+    load = fn.load("x[(int64_t)blockIdx.x * size + j]", prologue, 2, "acc += {v};")
+    store = fn.store("tile[0] / size", epilogue, 2, "blockIdx.x")
+    fn.kernels.append(
+        f"__global__ void NAME_kernel(const float* x, {fn.kernel_params()}float* out, int size) {{\n"
+        "    __shared__ float tile[256];\n"
+        "    float acc = 0.0f;\n"
+        "    for (int j = threadIdx.x; j < size; j += 256) {\n"
+        f"{load}    }}\n"
+        "    tile[threadIdx.x] = acc;\n"
+        "    __syncthreads();\n"
+        "    for (int s = 128; s > 0; s /= 2) {\n"
+        "        if (threadIdx.x < s) tile[threadIdx.x] += tile[threadIdx.x + s];\n"
+        "        __syncthreads();\n"
+        "    }\n"
+        "    if (threadIdx.x == 0) {\n"
+        f"{store}    }}\n"
+        "}"
+    )
+    shape = "x.size(0), x.size(1)" + ", 1" * (nd if keep else 0)
+    fn.host_body += [
+        f"auto out = torch::empty({{{shape}}}, x.options());",
+        "int size = x.numel() / out.numel();",
+        f"NAME_kernel<<<out.numel(), 256>>>(x.data_ptr<float>(), {fn.launch_args('out')}out.data_ptr<float>(), size);",
+        "return out;",
+    ]
+    return fn
+
+
+def upsample_function(
+    nd: int, call: str, scale: str, *, prologue: Sequence[PointOp] = (), epilogue: Sequence[PointOp] = ()
+) -> OpFunction:
+    """Nearest upsampling by whole factors (`scale`: Python expression of a sequence)."""
+    axes = AXES[nd]
+    fn = _function(f"upsample{nd}d", call, [("std::vector<int64_t> scale", scale)], prologue, epilogue)
+    x = f"({flat_index('n', axes, 'in_', 'o')})"
+    for a in axes:
+        x = x.replace(f" + o{a}", f" + o{a} / s_{a}")
+    if prologue or epilogue:
+        body = indent([f"float v = x[{x[1:-1]}];", *fn.point([*prologue, *epilogue]), "out[i] = v;"], 1)
+    else:
+        body = indent([f"out[i] = x[{x[1:-1]}];"], 1)
+    _one_per_thread(fn, axes, ["in", "out", "s"], body)
+    sizes = [f"int in_{a} = x.size({i - nd}), out_{a} = in_{a} * scale[{i}];" for i, a in enumerate(axes)]
+    _host(fn, axes, sizes, ["in_{a}", "out_{a}", "scale[{i}]"])
+    return fn
