@@ -29,15 +29,34 @@ _FULL = {
     3: (16, 32, 64, 128, 8, 24),
 }
 _CHANNEL_NAMES = ("channels", "channels", "in_channels", "features", "num_channels", "C", "c")
-_POOL_ATTRS = ("pool", "pool", "{k}pool", "{k}pool", "{k}_pool", "{k}_pool", "{k}_pool{nd}d", "{k}pool{nd}d", "pooling", "pool1")
+_POOL_ATTRS = (
+    "pool",
+    "pool",
+    "{k}pool",
+    "{k}pool",
+    "{k}_pool",
+    "{k}_pool",
+    "{k}_pool{nd}d",
+    "{k}pool{nd}d",
+    "pooling",
+    "pool1",
+)
 
 
 def start_image(b: Builder, nd: int, least: Sequence[int]) -> tuple[list[Dim], list[Dim]]:
     """Make a fresh batch of images the current value; returns its leading and its spatial sizes."""
     rng = b.rng
     lead = [
-        named_dim(b, "batch", BATCH_NAMES, rng.choice((16, 32, 64, 128, 8, 4, 10)), rng.choice((1, 2, 3))),
-        named_dim(b, "channels", _CHANNEL_NAMES, rng.choice((64, 32, 128, 3, 16, 192, 256, 8, 10)), rng.choice((2, 3, 4))),
+        named_dim(
+            b, "batch", BATCH_NAMES, rng.choice((16, 32, 64, 128, 8, 4, 10)), rng.choice((1, 2, 3))
+        ),
+        named_dim(
+            b,
+            "channels",
+            _CHANNEL_NAMES,
+            rng.choice((64, 32, 128, 3, 16, 192, 256, 8, 10)),
+            rng.choice((2, 3, 4)),
+        ),
     ]
     value, square = rng.choice(_FULL[nd]), rng.random() < 0.6
     spatial = []
@@ -85,7 +104,9 @@ def build_pool(b: Builder) -> None:
     if kind == "max":
         table.append(("dilation", dilation, 1))
     functional = rng.random() < 0.2
-    vectors, flag = _write_pool(b, kind, nd, kernel, table, given, ceil, count_pad, functional=functional, uneven=uneven)
+    vectors, flag = _write_pool(
+        b, kind, nd, kernel, table, given, ceil, count_pad, functional=functional, uneven=uneven
+    )
     b.candidate_import(f"from torch.nn.modules.utils import {TUPLES[nd]}")
     sizes = []
     for axis, dim in enumerate(spatial):
@@ -99,23 +120,45 @@ def build_pool(b: Builder) -> None:
         sizes.append(b.dim(SPATIAL[nd][axis], outs[0], outs[1]))
     b.shape = (*lead, *sizes)
     epilogue = behind(b)
-    fn = pool_function(kind, nd, call, vectors, ceil_mode=flag, count_pad=count_pad, prologue=prologue, epilogue=epilogue)
+    fn = pool_function(
+        kind,
+        nd,
+        call,
+        vectors,
+        ceil_mode=flag,
+        count_pad=count_pad,
+        prologue=prologue,
+        epilogue=epilogue,
+    )
     b.call(fn)
 
 
 def _write_pool(
-    b: Builder, kind: str, nd: int, kernel: Sequence[int], table: list[tuple[str, list[int], int | None]], given: bool,
-    ceil: str | None, count_pad: bool, *, functional: bool, uneven: bool,
+    b: Builder,
+    kind: str,
+    nd: int,
+    kernel: Sequence[int],
+    table: list[tuple[str, list[int], int | None]],
+    given: bool,
+    ceil: str | None,
+    count_pad: bool,
+    *,
+    functional: bool,
+    uneven: bool,
 ) -> tuple[list[str], str | None]:
     """Write the pooling; returns the candidate's expressions of its vectors and of ceil_mode."""
     rng = b.rng
     tup = TUPLES[nd]
     if functional:
-        k = b.hyper(["kernel_size", "kernel_size", "pool_size"], value_text(kernel, as_tuple=uneven))
+        k = b.hyper(
+            ["kernel_size", "kernel_size", "pool_size"], value_text(kernel, as_tuple=uneven)
+        )
         args = [f"kernel_size={k}" if rng.random() < 0.5 else k]
         vectors = [k]
         for name, values, plain in table:
-            if (name == "stride" and not given) or (name != "stride" and values[0] == plain and rng.random() < 0.8):
+            if (name == "stride" and not given) or (
+                name != "stride" and values[0] == plain and rng.random() < 0.8
+            ):
                 vectors.append(k if name == "stride" else str(plain))
                 continue
             text = b.hyper([name], value_text(values, as_tuple=False))
@@ -126,7 +169,12 @@ def _write_pool(
         b.apply(f"F.{kind}_pool{nd}d({{x}}, {', '.join(args)})", "pooled")
         return [f"{tup}({v})" for v in vectors], ceil
     form = draw_form(b)
-    k = kernel_text(b, kernel, form, ("kernel_size", "kernel_size", "kernel_size", "pool_size", "pool_kernel_size"))
+    k = kernel_text(
+        b,
+        kernel,
+        form,
+        ("kernel_size", "kernel_size", "kernel_size", "pool_size", "pool_kernel_size"),
+    )
     args = [f"kernel_size={k}" if rng.random() < 0.6 else k]
     positional = not args[0].startswith("kernel_size=") and rng.random() < 0.1
     for name, values, plain in table:
@@ -137,7 +185,9 @@ def _write_pool(
         text = "None" if is_plain and name == "stride" else value_text(values, as_tuple=False)
         if form != "literal":
             usual = "None" if name == "stride" else str(plain)
-            text = b.ctor_arg([name, name, f"pool_{name}"], text, usual if form == "defaults" else None)
+            text = b.ctor_arg(
+                [name, name, f"pool_{name}"], text, usual if form == "defaults" else None
+            )
         args.append(text if positional and name != "dilation" else f"{name}={text}")
     if kind == "max" and rng.random() < (0.2 if form == "defaults" else 0.03):
         flag = b.ctor_arg(["return_indices"], "False", "False") if form == "defaults" else "False"
@@ -170,16 +220,39 @@ def build_adaptive(b: Builder) -> None:
     text = value_text(size, as_tuple=as_tuple)
     if rng.random() < 0.25:
         expr = b.hyper(["output_size", "output_size", "pool_size", "out_size"], text)
-        b.apply(rng.choice([f"F.adaptive_{kind}_pool{nd}d({{x}}, {{s}})", f"F.adaptive_{kind}_pool{nd}d({{x}}, output_size={{s}})"]), "pooled", s=expr)
+        b.apply(
+            rng.choice(
+                [
+                    f"F.adaptive_{kind}_pool{nd}d({{x}}, {{s}})",
+                    f"F.adaptive_{kind}_pool{nd}d({{x}}, output_size={{s}})",
+                ]
+            ),
+            "pooled",
+            s=expr,
+        )
     else:
         inner = b.ctor_expr(["output_size", "output_size", "pool_size", "target_size"], text, 0.45)
-        names = (f"adaptive_{kind}_pool", f"{kind}_pool", f"{kind}pool", "pool", f"adaptive_pool{nd}d", f"adaptive_{kind}_pool{nd}d", f"adaptive_{kind}pool", "gap")
-        attr = b.module(names, f"nn.Adaptive{kind.capitalize()}Pool{nd}d({'output_size=' if rng.random() < 0.2 else ''}{inner})")
+        names = (
+            f"adaptive_{kind}_pool",
+            f"{kind}_pool",
+            f"{kind}pool",
+            "pool",
+            f"adaptive_pool{nd}d",
+            f"adaptive_{kind}_pool{nd}d",
+            f"adaptive_{kind}pool",
+            "gap",
+        )
+        attr = b.module(
+            names,
+            f"nn.Adaptive{kind.capitalize()}Pool{nd}d({'output_size=' if rng.random() < 0.2 else ''}{inner})",
+        )
         b.apply(f"{attr}({{x}})", "pooled")
         expr = f"{attr}.output_size"
     b.candidate_import(f"from torch.nn.modules.utils import {tup}")
     b.shape = (*lead, *(b.dim(k, v, v) for k, v in zip(SPATIAL[nd], size, strict=True)))
-    b.call(adaptive_function(kind, nd, call, f"{tup}({expr})", prologue=prologue, epilogue=behind(b)))
+    b.call(
+        adaptive_function(kind, nd, call, f"{tup}({expr})", prologue=prologue, epilogue=behind(b))
+    )
 
 
 def build_global(b: Builder) -> None:
@@ -195,10 +268,17 @@ def build_global(b: Builder) -> None:
     tail = ", keepdim=True" if keep else ""
     forms = [f"{{a}}.mean(dim={dims}{tail})", f"torch.mean({{x}}, dim={dims}{tail})"]
     if keep and nd > 1 and rng.random() < 0.4:
-        attr = b.module(("gap", "global_avg_pool", "avgpool", "pool"), f"nn.AdaptiveAvgPool{nd}d({rng.choice(['1', join_tuple([1] * nd)])})")
+        attr = b.module(
+            ("gap", "global_avg_pool", "avgpool", "pool"),
+            f"nn.AdaptiveAvgPool{nd}d({rng.choice(['1', join_tuple([1] * nd)])})",
+        )
         forms = [f"{attr}({{x}})"]
     elif not keep and nd == 2 and rng.random() < 0.3:
-        forms = ["F.adaptive_avg_pool2d({x}, 1).flatten(1)", "torch.flatten(F.adaptive_avg_pool2d({x}, (1, 1)), 1)", "F.adaptive_avg_pool2d({x}, 1).squeeze(-1).squeeze(-1)"]
+        forms = [
+            "F.adaptive_avg_pool2d({x}, 1).flatten(1)",
+            "torch.flatten(F.adaptive_avg_pool2d({x}, (1, 1)), 1)",
+            "F.adaptive_avg_pool2d({x}, 1).squeeze(-1).squeeze(-1)",
+        ]
     b.apply(rng.choice(forms), "pooled")
     b.shape = (*lead, *(b.dim(k, 1, 1) for k in SPATIAL[nd])) if keep else tuple(lead)
     b.schedule = "block"
@@ -215,16 +295,35 @@ def build_upsample(b: Builder) -> None:
     call = b.lead()
     if rng.random() < 0.5:
         expr = b.hyper(["scale_factor", "scale_factor", "scale"], str(factor))
-        b.apply(rng.choice(["F.interpolate({x}, scale_factor={s}, mode='nearest')", "F.interpolate({x}, scale_factor={s})"]), "upsampled", s=expr)
+        b.apply(
+            rng.choice(
+                [
+                    "F.interpolate({x}, scale_factor={s}, mode='nearest')",
+                    "F.interpolate({x}, scale_factor={s})",
+                ]
+            ),
+            "upsampled",
+            s=expr,
+        )
     else:
         inner = b.ctor_expr(["scale_factor", "scale_factor", "upscale_factor"], str(factor), 0.4)
         mode = rng.choice([", mode='nearest'", ", mode='nearest'", ""])
-        attr = b.module(("upsample", "upsample", "up", "upsampler", "interpolate"), f"nn.Upsample(scale_factor={inner}{mode})")
+        attr = b.module(
+            ("upsample", "upsample", "up", "upsampler", "interpolate"),
+            f"nn.Upsample(scale_factor={inner}{mode})",
+        )
         b.apply(f"{attr}({{x}})", "upsampled")
         expr = f"{attr}.scale_factor"
     b.candidate_import(f"from torch.nn.modules.utils import {TUPLES[nd]}")
-    b.shape = (*lead, *(b.dim(d.kind, int(d.full) * factor, int(d.small) * factor) for d in spatial))
-    b.call(upsample_function(nd, call, f"{TUPLES[nd]}(int({expr}))", prologue=prologue, epilogue=behind(b)))
+    b.shape = (
+        *lead,
+        *(b.dim(d.kind, int(d.full) * factor, int(d.small) * factor) for d in spatial),
+    )
+    b.call(
+        upsample_function(
+            nd, call, f"{TUPLES[nd]}(int({expr}))", prologue=prologue, epilogue=behind(b)
+        )
+    )
 
 
 FAMILIES: tuple[tuple[str, float, Callable[[Builder], None]], ...] = (

@@ -10,7 +10,13 @@ from dice.data.synth.cuda import PointOp, indent
 from dice.data.synth.opfunction import AXES, OpFunction, flat_index, per_axis, unravel
 
 
-def _function(name: str, call: str, typed: Sequence[tuple[str, str]], prologue: Sequence[PointOp], epilogue: Sequence[PointOp]) -> OpFunction:
+def _function(
+    name: str,
+    call: str,
+    typed: Sequence[tuple[str, str]],
+    prologue: Sequence[PointOp],
+    epilogue: Sequence[PointOp],
+) -> OpFunction:
     return OpFunction(
         ops=[*(op.name for op in prologue), name, *(op.name for op in epilogue)],
         leading=[("x", call)],
@@ -53,7 +59,13 @@ def _window(axes: str, depth: int, dilated: bool) -> tuple[str, int]:
         text += indent([f"for (int k{a} = 0; k{a} < k_{a}; k{a}++) {{"], depth)
         depth += 1
         step = f"k{a} * d_{a}" if dilated else f"k{a}"
-        text += indent([f"int i{a} = o{a} * s_{a} - p_{a} + {step};", f"if (i{a} < 0 || i{a} >= in_{a}) continue;"], depth)
+        text += indent(
+            [
+                f"int i{a} = o{a} * s_{a} - p_{a} + {step};",
+                f"if (i{a} < 0 || i{a} >= in_{a}) continue;",
+            ],
+            depth,
+        )
     return text, depth
 
 
@@ -62,8 +74,15 @@ def _close(depth: int) -> str:
 
 
 def pool_function(
-    kind: str, nd: int, call: str, vectors: Sequence[str], *, ceil_mode: str | None = None, count_pad: bool = True,
-    prologue: Sequence[PointOp] = (), epilogue: Sequence[PointOp] = (),
+    kind: str,
+    nd: int,
+    call: str,
+    vectors: Sequence[str],
+    *,
+    ceil_mode: str | None = None,
+    count_pad: bool = True,
+    prologue: Sequence[PointOp] = (),
+    epilogue: Sequence[PointOp] = (),
 ) -> OpFunction:
     """Max or average pooling (`kind` "max" or "avg").
 
@@ -83,7 +102,12 @@ def pool_function(
     use = "acc = fmaxf(acc, {v});" if kind == "max" else "acc += {v};"
     count = [] if kind == "max" or count_pad else ["int count = 0;"]
     body = indent(["float acc = -INFINITY;" if kind == "max" else "float acc = 0.0f;", *count], 1)
-    body += loops + fn.load(f"x[{x}]", prologue, depth, use) + indent(["count++;"] if count else [], depth) + _close(depth)
+    body += (
+        loops
+        + fn.load(f"x[{x}]", prologue, depth, use)
+        + indent(["count++;"] if count else [], depth)
+        + _close(depth)
+    )
     value = "acc"
     if kind == "avg":
         product = " * ".join(f"k_{a}" for a in axes)
@@ -97,28 +121,57 @@ def pool_function(
         up = f" + (ceil_mode ? stride[{i}] - 1 : 0)" if ceil_mode is not None else ""
         sizes.append(f"int out_{a} = (in_{a} + 2 * padding[{i}] - {reach}{up}) / stride[{i}] + 1;")
         if ceil_mode is not None:
-            sizes.append(f"if (ceil_mode && (out_{a} - 1) * stride[{i}] >= in_{a} + padding[{i}]) out_{a}--;")
-    args = ["in_{a}", "out_{a}", "kernel[{i}]", "stride[{i}]", "padding[{i}]", *(["dilation[{i}]"] if dilated else [])]
+            sizes.append(
+                f"if (ceil_mode && (out_{a} - 1) * stride[{i}] >= in_{a} + padding[{i}]) out_{a}--;"
+            )
+    args = [
+        "in_{a}",
+        "out_{a}",
+        "kernel[{i}]",
+        "stride[{i}]",
+        "padding[{i}]",
+        *(["dilation[{i}]"] if dilated else []),
+    ]
     _host(fn, axes, sizes, args)
     return fn
 
 
 def adaptive_function(
-    kind: str, nd: int, call: str, size: str, *, prologue: Sequence[PointOp] = (), epilogue: Sequence[PointOp] = ()
+    kind: str,
+    nd: int,
+    call: str,
+    size: str,
+    *,
+    prologue: Sequence[PointOp] = (),
+    epilogue: Sequence[PointOp] = (),
 ) -> OpFunction:
     """Adaptive pooling to the output size `size` (Python expression of a sequence)."""
     axes = AXES[nd]
-    fn = _function(f"adaptive_{kind}_pool{nd}d", call, [("std::vector<int64_t> size", size)], prologue, epilogue)
+    fn = _function(
+        f"adaptive_{kind}_pool{nd}d",
+        call,
+        [("std::vector<int64_t> size", size)],
+        prologue,
+        epilogue,
+    )
     body = ""
     for a in axes:
-        body += indent([f"int start_{a} = o{a} * in_{a} / out_{a};", f"int end_{a} = ((o{a} + 1) * in_{a} + out_{a} - 1) / out_{a};"], 1)
+        body += indent(
+            [
+                f"int start_{a} = o{a} * in_{a} / out_{a};",
+                f"int end_{a} = ((o{a} + 1) * in_{a} + out_{a} - 1) / out_{a};",
+            ],
+            1,
+        )
     body += indent(["float acc = -INFINITY;" if kind == "max" else "float acc = 0.0f;"], 1)
     depth = 1
     for a in axes:
         body += indent([f"for (int i{a} = start_{a}; i{a} < end_{a}; i{a}++) {{"], depth)
         depth += 1
     x = flat_index("n", axes, "in_", "i")
-    body += fn.load(f"x[{x}]", prologue, depth, "acc = fmaxf(acc, {v});" if kind == "max" else "acc += {v};") + _close(depth)
+    body += fn.load(
+        f"x[{x}]", prologue, depth, "acc = fmaxf(acc, {v});" if kind == "max" else "acc += {v};"
+    ) + _close(depth)
     product = " * ".join(f"(end_{a} - start_{a})" for a in axes)
     value = "acc" if kind == "max" else f"acc / ({product})" if nd > 1 else f"acc / {product}"
     body += fn.store(value, epilogue, 1)
@@ -129,7 +182,12 @@ def adaptive_function(
 
 
 def global_mean_function(
-    nd: int, call: str, *, keep: bool, prologue: Sequence[PointOp] = (), epilogue: Sequence[PointOp] = ()
+    nd: int,
+    call: str,
+    *,
+    keep: bool,
+    prologue: Sequence[PointOp] = (),
+    epilogue: Sequence[PointOp] = (),
 ) -> OpFunction:
     """Mean over all spatial axes, a block per channel; `keep` keeps them with size one."""
     fn = _function("global_avg_pool", call, [], prologue, epilogue)
@@ -162,19 +220,30 @@ def global_mean_function(
 
 
 def upsample_function(
-    nd: int, call: str, scale: str, *, prologue: Sequence[PointOp] = (), epilogue: Sequence[PointOp] = ()
+    nd: int,
+    call: str,
+    scale: str,
+    *,
+    prologue: Sequence[PointOp] = (),
+    epilogue: Sequence[PointOp] = (),
 ) -> OpFunction:
     """Nearest upsampling by whole factors (`scale`: Python expression of a sequence)."""
     axes = AXES[nd]
-    fn = _function(f"upsample{nd}d", call, [("std::vector<int64_t> scale", scale)], prologue, epilogue)
+    fn = _function(
+        f"upsample{nd}d", call, [("std::vector<int64_t> scale", scale)], prologue, epilogue
+    )
     x = f"({flat_index('n', axes, 'in_', 'o')})"
     for a in axes:
         x = x.replace(f" + o{a}", f" + o{a} / s_{a}")
     if prologue or epilogue:
-        body = indent([f"float v = x[{x[1:-1]}];", *fn.point([*prologue, *epilogue]), "out[i] = v;"], 1)
+        body = indent(
+            [f"float v = x[{x[1:-1]}];", *fn.point([*prologue, *epilogue]), "out[i] = v;"], 1
+        )
     else:
         body = indent([f"out[i] = x[{x[1:-1]}];"], 1)
     _one_per_thread(fn, axes, ["in", "out", "s"], body)
-    sizes = [f"int in_{a} = x.size({i - nd}), out_{a} = in_{a} * scale[{i}];" for i, a in enumerate(axes)]
+    sizes = [
+        f"int in_{a} = x.size({i - nd}), out_{a} = in_{a} * scale[{i}];" for i, a in enumerate(axes)
+    ]
     _host(fn, axes, sizes, ["in_{a}", "out_{a}", "scale[{i}]"])
     return fn
