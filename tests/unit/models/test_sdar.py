@@ -198,3 +198,14 @@ def test_sdar_8b_config_loads() -> None:
     config = SdarConfig.from_pretrained(shared_data("sdar_8b_config.json"))
     assert (config.hidden_size, config.num_hidden_layers) == (4096, 36)
     assert not config.tie_word_embeddings
+
+
+def test_the_forward_is_one_graph_for_torch_compile() -> None:
+    sdar, _ = make_pair(4)
+    ids = torch.randint(0, 97, (2, 12))
+    mask = block_causal_mask(torch.arange(12).expand(2, -1), 4)
+    compiled = torch.compile(sdar.model, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        expected = sdar.model(ids)
+        torch.testing.assert_close(compiled(ids), expected)
+        torch.testing.assert_close(compiled(ids, attention_mask=mask), expected)
