@@ -455,15 +455,17 @@ class Builder:
             return sizes
 
         made = []
+        # a tensor named like a size would hide it inside get_inputs
+        named = self.style.input_locals and not any(i.name in self._globals for i in self._inputs)
         for item in self._inputs:
-            text = item.make
+            text = item.make.replace("{like}", f"{self._inputs[0].name}.shape" if named else "{size}")
             if "{size}" in text:
                 text = text.replace("{size}", "(" + ", ".join(size(d) for d in item.dims) + ("," if len(item.dims) == 1 else "") + ")")
             made.append((item.name, text.replace("{shape}", shape_args(item)) if "{shape}" in text else text))
         for d in self._dims:
             made = [(n, t.replace("{%s}" % d.token, size(d))) for n, t in made]
         lines = [*local_lines, *self.input_lines]
-        if self.style.input_locals:
+        if named:
             lines += [f"{name} = {text}" for name, text in made]
             lines.append(f"return [{', '.join(name for name, _ in made)}]")
         else:

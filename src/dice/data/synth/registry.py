@@ -4,7 +4,16 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dice.data.synth import conv, conv_transpose, linear, matmul, pooling
+from dice.data.synth import (
+    attention,
+    conv,
+    conv_then,
+    conv_transpose,
+    linear,
+    matmul,
+    matvec,
+    pooling,
+)
 from dice.data.synth.builder import Builder, new_builder
 from dice.data.synth.compose import build_compose, build_sequential
 from dice.data.synth.glu import build_glu
@@ -54,15 +63,21 @@ FAMILIES: tuple[Family, ...] = (
     Family(name="masked_softmax", weight=1.5, build=build_masked_softmax),
     Family(name="transpose", weight=2.0, build=build_transpose),
     Family(name="embedding", weight=1.5, build=build_embedding),
-    Family(name="compose", weight=8.0, build=build_compose),
+    Family(name="compose", weight=7.0, build=build_compose),
     Family(name="sequential", weight=2.0, build=build_sequential),
     Family(name="softmax", weight=8.0, build=build_softmax),
     *(
         Family(name=name, weight=weight, build=build)
-        for table in (conv.FAMILIES, conv_transpose.FAMILIES, matmul.FAMILIES, linear.FAMILIES, pooling.FAMILIES)
-        for name, weight, build in table
+        for module in (
+            conv, conv_transpose, conv_then, matmul, matvec, linear, attention, pooling,
+        )
+        for name, weight, build in module.FAMILIES
     ),
 )
+
+
+MAX_KERNEL_CHARS = 4800
+"""About 1,500 tokens; longer candidates are drawn again."""
 
 
 def sample_pair(rng: random.Random, family: str | None = None) -> Pair:
@@ -70,7 +85,10 @@ def sample_pair(rng: random.Random, family: str | None = None) -> Pair:
     chosen = [f for f in FAMILIES if family is None or f.name == family]
     if not chosen:
         raise ValueError(f"no such family: {family}")
-    picked = rng.choices(chosen, [f.weight for f in chosen])[0]
-    b = new_builder(rng)
-    picked.build(b)
-    return b.finish(picked.name)
+    while True:
+        picked = rng.choices(chosen, [f.weight for f in chosen])[0]
+        b = new_builder(rng)
+        picked.build(b)
+        pair = b.finish(picked.name)
+        if len(pair.kernel_code) <= MAX_KERNEL_CHARS:
+            return pair

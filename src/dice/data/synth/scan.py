@@ -100,9 +100,7 @@ def build_scan(b: Builder) -> None:
     b.start(name, dims)
     pre = sample_chain(b, rng.choices([0, 1], [80, 20])[0], Range(large=True))
     if kind == "masked":
-        mask_make = rng.choice(["torch.randint(0, 2, {size}).bool()", "torch.randint(0, 2, {size}, dtype=torch.bool)", "torch.rand({shape}) > 0.5", "torch.randint(0, 2, %s.shape).bool()" % name])
-        if ".shape" in mask_make and not b.style.input_locals:
-            mask_make = "torch.randint(0, 2, {size}).bool()"
+        mask_make = rng.choice(["torch.randint(0, 2, {size}).bool()", "torch.randint(0, 2, {size}, dtype=torch.bool)", "torch.rand({shape}) > 0.5", "torch.randint(0, 2, {like}).bool()"])
         mask = b.input(("mask", "mask", "m", "valid", "keep", "attention_mask"), dims, mask_make)
         b.apply(rng.choice(["{a} * {m}", "{a} * {m}", "{a} * {m}", "{m} * {a}", "{a}.masked_fill(~{m}, 0)", "torch.where({m}, {x}, torch.zeros_like({x}))", "{a} * {m}.float()"]) if b.cur.isidentifier() else "{a} * {m}", "masked", m=mask)
         pre.append(PointOp(name="masked", code=("v = {0} ? v : 0.0f;",), operands=(Operand(kind="same", call=f"{mask}.contiguous()", dtype="bool"),)))
