@@ -212,7 +212,7 @@ def build_adaptive(b: Builder) -> None:
     size = [rng.choice((1, 1, 1, 2, 4, 7, 3, 5, 8))] * nd
     if nd > 1 and rng.random() < 0.1:
         size = [rng.choice((1, 2, 4, 5)) for _ in range(nd)]
-    lead, spatial = start_image(b, nd, size)
+    lead, _ = start_image(b, nd, size)
     prologue = around(b, 0.35)
     call = b.lead()
     tup = TUPLES[nd]
@@ -255,22 +255,18 @@ def build_adaptive(b: Builder) -> None:
     )
 
 
-def build_global(b: Builder) -> None:
-    """The mean over all spatial axes."""
+def write_global(b: Builder, nd: int) -> bool:
+    """Write the mean over the last `nd` axes; returns whether they are kept with size one."""
     rng = b.rng
-    nd = rng.choices([1, 2, 3], [15, 65, 20])[0]
-    lead, _ = start_image(b, nd, [2] * nd)
-    prologue = around(b, 0.35)
-    call = b.lead()
     keep = rng.random() < 0.5
     axes = list(range(2, 2 + nd)) if rng.random() < 0.6 else list(range(-nd, 0))
     dims = rng.choice([join_tuple, list])(axes) if nd > 1 else axes[0]
     tail = ", keepdim=True" if keep else ""
     forms = [f"{{a}}.mean(dim={dims}{tail})", f"torch.mean({{x}}, dim={dims}{tail})"]
     if keep and nd > 1 and rng.random() < 0.4:
+        one = rng.choice(["1", join_tuple([1] * nd)])
         attr = b.module(
-            ("gap", "global_avg_pool", "avgpool", "pool"),
-            f"nn.AdaptiveAvgPool{nd}d({rng.choice(['1', join_tuple([1] * nd)])})",
+            ("gap", "global_avg_pool", "avgpool", "pool"), f"nn.AdaptiveAvgPool{nd}d({one})"
         )
         forms = [f"{attr}({{x}})"]
     elif not keep and nd == 2 and rng.random() < 0.3:
@@ -280,6 +276,16 @@ def build_global(b: Builder) -> None:
             "F.adaptive_avg_pool2d({x}, 1).squeeze(-1).squeeze(-1)",
         ]
     b.apply(rng.choice(forms), "pooled")
+    return keep
+
+
+def build_global(b: Builder) -> None:
+    """The mean over all spatial axes."""
+    nd = b.rng.choices([1, 2, 3], [15, 65, 20])[0]
+    lead, _ = start_image(b, nd, [2] * nd)
+    prologue = around(b, 0.35)
+    call = b.lead()
+    keep = write_global(b, nd)
     b.shape = (*lead, *(b.dim(k, 1, 1) for k in SPATIAL[nd])) if keep else tuple(lead)
     b.schedule = "block"
     b.call(global_mean_function(nd, call, keep=keep, prologue=prologue, epilogue=behind(b)))
