@@ -9,7 +9,6 @@ import hashlib
 import traceback
 import types
 import warnings
-from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -63,10 +62,9 @@ class _Worker:
         self._channel, self._job = channel, job
         self._nonce = job["nonce"]
         self._earlier: list[tuple[int, list[torch.Tensor], list[str]]] = []
-        self._options = BuildOptions(
-            check=job["check"], cache_dir=Path(job["cache_dir"]) if job["cache_dir"] else None
-        )
-        self._runtime = simt_runtime.load(self._options)
+        self._options = BuildOptions(check=job["check"])
+        self._runtime = simt_runtime.Runtime(job["runtime"])
+        self._runtime.set_check(job["check"])
         self._runtime.set_threads(job["threads"])
         if job["step_limit"]:
             self._runtime.set_step_limit(job["step_limit"])
@@ -91,7 +89,7 @@ class _Worker:
             raise BuildFailure(answer["failure"])
         return BuiltExtension(
             sources=sources,
-            path=Path(answer["path"]),
+            path=answer["path"],
             seconds=answer["seconds"],
             route=answer["route"],
             check=self._options.check,
@@ -199,8 +197,8 @@ class _Worker:
                 "kind": one.kind,
                 "message": one.message,
                 "kernel": one.kernel,
-                "thread_block": list(one.block),
-                "thread": list(one.thread),
+                "thread_block": list(one.thread_block or ()),
+                "thread": list(one.thread or ()),
                 "array": one.array,
             }
             for one in self._runtime.diagnostics()
