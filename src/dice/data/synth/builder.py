@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dice.data.synth.cuda import HostFunction, module_source
+from dice.data.synth.datatext import data_text
 from dice.data.synth.naming import DIM_NAMES, INPUT_NAMES, LOCAL_NAMES
 from dice.data.synth.pair import Pair
 from dice.data.synth.style import Style, draw_style
@@ -28,7 +29,7 @@ class Dim:
 
 
 @dataclass(slots=True)
-class _Arg:
+class ArgSpec:
     name: str
     value: str
     """Source text of the value given to the constructor (may hold size placeholders)."""
@@ -39,7 +40,7 @@ class _Arg:
 
 
 @dataclass(slots=True)
-class _Input:
+class InputSpec:
     name: str
     dims: tuple[Dim, ...]
     make: str
@@ -71,12 +72,11 @@ class Builder:
     _chain: list[str] | None = None
     """Constructors of the `nn.Sequential` being written, if one is."""
     _chain_attr: str = ""
-    _dims: list[Dim] = field(default_factory=list)
-    _args: list[_Arg] = field(default_factory=list)
-    _inputs: list[_Input] = field(default_factory=list)
-    _extra_consts: list[tuple[str, str]] = field(default_factory=list)
+    dims: list[Dim] = field(default_factory=list)
+    args: list[ArgSpec] = field(default_factory=list)
+    inputs: list[InputSpec] = field(default_factory=list)
     _attrs: set[str] = field(default_factory=set)
-    _globals: set[str] = field(default_factory=set)
+    global_names: set[str] = field(default_factory=set)
     _locals: set[str] = field(default_factory=set)
     _keep: set[str] = field(default_factory=set)
     _imports: set[str] = field(default_factory=set)
@@ -87,27 +87,27 @@ class Builder:
 
     def dim(self, kind: str, full: int | str, small: int | str) -> Dim:
         """A new size. `full` may be an expression such as "1024 * 2"."""
-        token = f"SIZE{len(self._dims)}_"
+        token = f"SIZE{len(self.dims)}_"
         dim = Dim(kind=kind, full=str(full), small=str(small), token=token)
-        self._dims.append(dim)
+        self.dims.append(dim)
         return dim
 
     def const_name(self, dim: Dim) -> str:
         """Name of the constant holding this size."""
         if dim.name is None:
-            dim.name = self._free(DIM_NAMES.get(dim.kind, DIM_NAMES["features"]), self._globals, upper=True)
+            dim.name = self.free_name(DIM_NAMES.get(dim.kind, DIM_NAMES["features"]), self.global_names, upper=True)
         return dim.name
 
     def ctor_dim(self, dim: Dim, pool: Sequence[str] | None = None) -> str:
         """Expression of this size inside `Model.__init__`: a constructor argument."""
-        for arg in self._args:
+        for arg in self.args:
             if arg.dim is dim:
                 return arg.name
         names = list(pool) if pool else list(DIM_NAMES.get(dim.kind, DIM_NAMES["features"]))
         if self.style.layout in ("const", "tuple") and self.rng.random() < 0.7:
             names = [self.const_name(dim).lower()] * 3 + names[:1]
-        name = self._free(names, {a.name for a in self._args}, upper=False)
-        self._args.append(_Arg(name=name, value=dim.token, default=None, const=None, dim=dim))
+        name = self.free_name(names, {a.name for a in self.args}, upper=False)
+        self.args.append(ArgSpec(name=name, value=dim.token, default=None, const=None, dim=dim))
         return name
 
     def ctor_expr(self, names: Sequence[str], value: str, literal_chance: float = 0.3) -> str:
@@ -118,33 +118,33 @@ class Builder:
 
     def ctor_value(self, names: Sequence[str], value: str) -> str:
         """A constructor argument holding `value` (source text, may hold size placeholders)."""
-        for arg in self._args:
+        for arg in self.args:
             if arg.value == value and arg.dim is None and arg.name in names:
                 return arg.name
-        name = self._free(names, {a.name for a in self._args}, upper=False)
+        name = self.free_name(names, {a.name for a in self.args}, upper=False)
         const = None
         if self.rng.random() < 0.8:
-            const = self._free([name], self._globals, upper=True)
-        self._args.append(_Arg(name=name, value=value, default=None, const=const))
+            const = self.free_name([name], self.global_names, upper=True)
+        self.args.append(ArgSpec(name=name, value=value, default=None, const=const))
         return name
 
     def ctor_arg(self, names: Sequence[str], value: str, default: str | None = None) -> str:
         """A constructor argument holding `value`, with a default that may differ from it."""
-        name = self._free(names, {a.name for a in self._args}, upper=False)
+        name = self.free_name(names, {a.name for a in self.args}, upper=False)
         const = None
         if default != value and self.rng.random() < 0.8:
-            const = self._free([name], self._globals, upper=True)
-        self._args.append(_Arg(name=name, value=value, default=default, const=const))
+            const = self.free_name([name], self.global_names, upper=True)
+        self.args.append(ArgSpec(name=name, value=value, default=default, const=const))
         return name
 
     def _hyper_arg(self, names: Sequence[str], value: str) -> str:
-        name = self._free(names, {a.name for a in self._args}, upper=False)
+        name = self.free_name(names, {a.name for a in self.args}, upper=False)
         default = self.style.hyper == "default" or self.rng.random() < 0.2
         const = None
         if not default and self.rng.random() < 0.65:
             wanted = [name.upper() if self.style.upper else name]
-            const = self._free(wanted, self._globals, upper=True)
-        self._args.append(_Arg(name=name, value=value, default=value if default else None, const=const))
+            const = self.free_name(wanted, self.global_names, upper=True)
+        self.args.append(ArgSpec(name=name, value=value, default=value if default else None, const=const))
         return name
 
     # ---- attributes --------------------------------------------------------------------------------
@@ -157,11 +157,11 @@ class Builder:
         if mode == "literal" and literal:
             return value
         if mode in ("attr", "literal"):
-            attr = self._free(names, self._attrs, upper=False)
+            attr = self.free_name(names, self._attrs, upper=False)
             self.init_lines.append(f"self.{attr} = {value}")
             return f"self.{attr}"
         arg = self._hyper_arg(names, value)
-        attr = arg if arg not in self._attrs else self._free(names, self._attrs, upper=False)
+        attr = arg if arg not in self._attrs else self.free_name(names, self._attrs, upper=False)
         self._attrs.add(attr)
         self.init_lines.append(f"self.{attr} = {arg}")
         return f"self.{attr}"
@@ -171,14 +171,15 @@ class Builder:
         if self._chain is not None:
             self._chain.append(self.spell(ctor))
             return f"self.{self._chain_attr}[{len(self._chain) - 1}]"
-        attr = self._free(names, self._attrs, upper=False)
-        self.init_lines.append(f"self.{attr} = {self.spell(ctor)}")
+        attr = self.free_name(names, self._attrs, upper=False)
+        ctor = ctor.replace("nn.", "torch.nn.", 1) if self.rng.random() < 0.04 and ctor.startswith("nn.") else self.spell(ctor)
+        self.init_lines.append(f"self.{attr} = {ctor}")
         return f"self.{attr}"
 
     def begin_sequential(self) -> None:
         """From here on modules go into one `nn.Sequential`, and `apply` writes nothing."""
         self._chain = []
-        self._chain_attr = self._free(("net", "layers", "model", "seq", "block", "sequential", "layer", "ops"), self._attrs, upper=False)
+        self._chain_attr = self.free_name(("net", "layers", "model", "seq", "block", "sequential", "layer", "ops"), self._attrs, upper=False)
 
     @property
     def in_sequential(self) -> bool:
@@ -193,7 +194,7 @@ class Builder:
 
     def parameter(self, names: Sequence[str], shape: str, init: str | None = None) -> str:
         """An `nn.Parameter` of a shape expression valid in `__init__`. `init` holds {shape}."""
-        attr = self._free(names, self._attrs, upper=False)
+        attr = self.free_name(names, self._attrs, upper=False)
         init = init or self.rng.choice(
             ["torch.randn({shape})", "torch.randn({shape})", "torch.randn({shape}) * 0.02", "torch.randn({shape}) * 0.1",
              "torch.rand({shape})", "torch.ones({shape})", "torch.zeros({shape})", "torch.empty({shape}).normal_()"]
@@ -206,10 +207,10 @@ class Builder:
     def input(self, names: str | Sequence[str], dims: Sequence[Dim], make: str | None = None) -> str:
         """A forward argument. `make` builds it in get_inputs, with {shape} for its sizes."""
         pool = INPUT_NAMES[names] if isinstance(names, str) else names
-        name = self._free(pool, self._locals, upper=False)
+        name = self.free_name(pool, self._locals, upper=False)
         if make is None:
             make = "torch.%s({shape})" % self.style.generator
-        self._inputs.append(_Input(name=name, dims=tuple(dims), make=make))
+        self.inputs.append(InputSpec(name=name, dims=tuple(dims), make=make))
         return name
 
     def start(self, name: str, dims: Sequence[Dim]) -> None:
@@ -255,17 +256,17 @@ class Builder:
 
     def assign(self, hint: str | None = None, *, reassign: bool = False) -> str:
         """Give the current value a name, and return it."""
-        first = self._inputs[0].name if self._inputs else "x"
+        first = self.inputs[0].name if self.inputs else "x"
         if reassign and first not in self._keep:
             name = first
         else:
             pool = [hint] if hint and self.rng.random() < 0.5 else list(LOCAL_NAMES)
             reusable = [n for n in LOCAL_NAMES if n in self._locals and n not in self._keep
-                        and all(i.name != n for i in self._inputs)]
+                        and all(i.name != n for i in self.inputs)]
             if reusable and self.rng.random() < 0.4:
                 name = reusable[0]
             else:
-                name = self._free(pool, self._locals, upper=False)
+                name = self.free_name(pool, self._locals, upper=False)
         if self.cur != name:
             self.forward_lines.append(f"{name} = {self.cur}")
         self.cur = name
@@ -278,7 +279,7 @@ class Builder:
 
     def local(self, names: Sequence[str]) -> str:
         """A fresh local name for the problem's forward."""
-        return self._free(names, self._locals, upper=False)
+        return self.free_name(names, self._locals, upper=False)
 
     def line(self, text: str) -> None:
         """A statement of the problem's forward."""
@@ -331,26 +332,26 @@ class Builder:
         )
 
     def _fill(self, text: str, *, small: bool) -> str:
-        table = {d.token: d.small if small else d.full for d in self._dims}
+        table = {d.token: d.small if small else d.full for d in self.dims}
         return re.sub(r"SIZE\d+_", lambda m: table[m.group(0)], text)
 
     def _add_unused(self) -> None:
-        if self.rng.random() < 0.08:
-            dims = [d for d in (self._inputs[0].dims if self._inputs else ()) if all(a.dim is not d for a in self._args)]
+        if self.rng.random() < 0.13:
+            dims = [d for d in (self.inputs[0].dims if self.inputs else ()) if all(a.dim is not d for a in self.args)]
             if dims:
                 arg = self.ctor_dim(self.rng.choice(dims))
                 if self.rng.random() < 0.5 and arg not in self._attrs:
                     self._attrs.add(arg)
                     self.init_lines.insert(0, f"self.{arg} = {arg}")
 
-    def _ordered_args(self) -> list[_Arg]:
-        return [a for a in self._args if a.default is None] + [a for a in self._args if a.default is not None]
+    def ordered_args(self) -> list[ArgSpec]:
+        return [a for a in self.args if a.default is None] + [a for a in self.args if a.default is not None]
 
     def init_text(self, super_call: str) -> str:
         """`__init__` of the model, or "" where the author leaves it out."""
-        if not self._args and not self.init_lines and self.rng_no_init:
+        if not self.args and not self.init_lines and self.rng_no_init:
             return ""
-        params = ["self"] + [a.name + (f"={a.default}" if a.default is not None else "") for a in self._ordered_args()]
+        params = ["self"] + [a.name + (f"={a.default}" if a.default is not None else "") for a in self.ordered_args()]
         body = [super_call, *self.init_lines]
         return f"    def __init__({', '.join(params)}):\n" + "".join(f"        {line}\n" for line in body) + "\n"
 
@@ -372,19 +373,22 @@ class Builder:
         return self.style.layout in ("const", "shape") and self.style.nn == "nn"
 
     def _problem_text(self) -> str:
-        names = ", ".join(["self", *(i.name for i in self._inputs)])
+        names = ", ".join(["self", *(i.name for i in self.inputs)])
         forward = f"    def forward({names}):\n" + "".join(f"        {line}\n" for line in self.forward_lines)
         init = self.init_text(self.style.super_call)
         body = init + "".join(method + "\n" for method in self.methods) + forward
         cls = f"class Model({self.style.base}):\n{body}"
-        inputs, consts, init_inputs = self._data_text()
+        data = data_text(self)
+        inputs, consts, init_inputs = data.inputs, data.consts, data.init_inputs
+        if self.rng.random() < 0.06:
+            inputs, init_inputs = init_inputs, inputs
         imports = "\n".join(self._import_lines(body))
         const_text = "\n".join(consts)
         order = [imports, const_text, cls] if self.style.consts_first else [imports, cls, const_text]
         return "\n\n".join(part for part in [*order, inputs, init_inputs] if part) + "\n"
 
     def _kernel_text(self) -> str:
-        names = ", ".join(["self", *(i.name for i in self._inputs)])
+        names = ", ".join(["self", *(i.name for i in self.inputs)])
         init = self.init_text("super().__init__()")
         forward = f"    def forward({names}):\n" + "".join(f"        {line}\n" for line in self.new_lines)
         problem_forward = "".join(self.forward_lines)
@@ -399,95 +403,7 @@ class Builder:
         text = ast.unparse(ast.parse("class _:\n" + init))
         return text.split("\n", 1)[1].lstrip("\n") + "\n\n"
 
-    # ---- get_inputs and constants ------------------------------------------------------------------
-
-    def _data_text(self) -> tuple[str, list[str], str]:
-        layout = self.style.layout
-        consts: list[str] = []
-        used: list[Dim] = []
-        for item in self._inputs:
-            for d in item.dims:
-                if d not in used:
-                    used.append(d)
-        for arg in self._args:
-            if arg.dim is not None and arg.dim not in used:
-                used.append(arg.dim)
-        local_lines: list[str] = []
-        first = self._inputs[0].dims if self._inputs else ()
-        tuple_name = ""
-        if layout in ("const", "local"):
-            lines = [f"{self.const_name(d)} = {d.token}" for d in used]
-            (consts if layout == "const" else local_lines).extend(lines)
-        elif layout == "tuple":
-            if len(used) > 1:
-                names = ", ".join(self.const_name(d) for d in used)
-                values = ", ".join(d.token for d in used)
-                consts.append(f"{names} = {values}")
-            else:
-                consts += [f"{self.const_name(d)} = {d.token}" for d in used]
-        elif layout in ("shape", "batch_shape") and first:
-            body = first[1:] if layout == "batch_shape" and len(first) > 1 else first
-            pool = ["shape", "input_shape", "INPUT_SHAPE", "SHAPE", "x_shape"] if len(body) == len(first) else ["input_shape", "shape", "feature_shape"]
-            tuple_name = self._free(pool, self._globals, upper=True)
-            if len(body) < len(first):
-                consts.append(f"{self.const_name(first[0])} = {first[0].token}")
-            values = ", ".join(d.token for d in body) + ("," if len(body) == 1 else "")
-            consts.append(f"{tuple_name} = ({values})")
-        for const, value in self._extra_consts:
-            consts.append(f"{const} = {value}")
-        for arg in self._args:
-            if arg.const is not None:
-                consts.append(f"{arg.const} = {arg.value}")
-
-        def size(d: Dim) -> str:
-            return d.name if d.name is not None and (layout in ("const", "tuple", "local")) else d.token
-
-        def shape_args(item: _Input) -> str:
-            if tuple_name and item.dims == first and first:
-                if layout == "batch_shape" and len(first) > 1:
-                    return f"{self.const_name(first[0])}, *{tuple_name}"
-                return tuple_name if self.style.input_locals else f"*{tuple_name}"
-            sizes = ", ".join(size(d) for d in item.dims)
-            if not item.dims:
-                return "()"
-            if "({shape})" in item.make.replace(".rand", ".randn") and self.style.upper and len(item.dims) > 1:
-                return f"({sizes})"
-            return sizes
-
-        made = []
-        # a tensor named like a size would hide it inside get_inputs
-        named = self.style.input_locals and not any(i.name in self._globals for i in self._inputs)
-        for item in self._inputs:
-            text = item.make.replace("{like}", f"{self._inputs[0].name}.shape" if named else "{size}")
-            if "{size}" in text:
-                text = text.replace("{size}", "(" + ", ".join(size(d) for d in item.dims) + ("," if len(item.dims) == 1 else "") + ")")
-            made.append((item.name, text.replace("{shape}", shape_args(item)) if "{shape}" in text else text))
-        for d in self._dims:
-            made = [(n, t.replace("{%s}" % d.token, size(d))) for n, t in made]
-        lines = [*local_lines, *self.input_lines]
-        if named:
-            lines += [f"{name} = {text}" for name, text in made]
-            lines.append(f"return [{', '.join(name for name, _ in made)}]")
-        else:
-            lines.append(f"return [{', '.join(text for _, text in made)}]")
-        inputs = "def get_inputs():\n" + "".join(f"    {line}\n" for line in lines)
-        return inputs, consts, self._init_inputs(size if layout != "local" else (lambda d: d.token))
-
-    def _init_inputs(self, size: "object") -> str:
-        assert callable(size)
-        ordered = self._ordered_args()
-        count = max((k + 1 for k, a in enumerate(ordered) if a.default != a.value), default=0)
-        while count < len(ordered) and self.rng.random() < 0.25:
-            count += 1
-        values = []
-        for arg in ordered[:count]:
-            if arg.dim is not None:
-                values.append(size(arg.dim))
-            else:
-                values.append(arg.const or arg.value)
-        return f"def get_init_inputs():\n    return [{', '.join(values)}]\n"
-
-    def _free(self, names: Sequence[str], taken: set[str], *, upper: bool) -> str:
+    def free_name(self, names: Sequence[str], taken: set[str], *, upper: bool) -> str:
         """A name from the pool that is not taken yet; it is marked as taken."""
         pool = [n.upper() if upper and self.style.upper else n for n in names]
         name = self.rng.choice(pool)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dice.data.synth.cuda import PointOp, indent
 from dice.data.synth.opfunction import AXES, OpFunction, flat_index, per_axis, unravel
 
-_PARTS = ("in", "out", "k", "s", "p", "d")
+_PARTS = "IOKSPD"
 
 
 def conv_function(
@@ -31,7 +31,7 @@ def conv_function(
     vectors = ["stride", "padding", *(["output_padding"] if transposed else []), "dilation"]
     decls = [
         "std::optional<torch::Tensor> bias",
-        *(f"std::vector<int64_t> {v}" for v in vectors),
+        *(f"at::IntArrayRef {v}" for v in vectors),
         "int64_t groups",
     ]
     fn = OpFunction(
@@ -47,17 +47,17 @@ def conv_function(
         body = _direct_body(fn, axes, prologue)
     if schedule == "filters4":
         body += (
-            "    for (int q = 0; q < 4 && f + q < f_end; q++) {\n"
-            f"        int64_t o = {flat_index('((int64_t)n * filters + f + q)', axes, 'out_', 'o')};\n"
+            "    for (int q = 0; q < 4 && f + q < fend; q++) {\n"
+            f"        int64_t o = {flat_index('((int64_t)n * F + f + q)', axes, 'out_', 'o')};\n"
             f"{fn.store('acc[q]', epilogue, 2, 'o')}    }}\n"
         )
     else:
         body += fn.store("acc", epilogue, 1)
-    sizes = ", ".join(per_axis(f"int {part}_{{a}}", axes) for part in _PARTS)
+    sizes = ", ".join(per_axis(f"int {part}{{A}}", axes) for part in _PARTS)
     fn.kernels.append(
         "__global__ void NAME_kernel(const float* x, const float* weight, const float* bias, "
         f"{fn.kernel_params()}float* out, int64_t total,\n"
-        f"        int channels, int filters, int groups, {sizes}) {{\n"
+        f"        int C, int F, int G, {sizes}) {{\n"
         "    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;\n"
         f"    if (i >= total) return;\n{body}}}"
     )
@@ -69,12 +69,12 @@ def _input_loops(axes: str, depth: int) -> tuple[str, int]:
     """Loops over the taps of a convolution, skipping those that fall into the padding."""
     text = ""
     for a in axes:
-        text += indent([f"for (int k{a} = 0; k{a} < k_{a}; k{a}++) {{"], depth)
+        text += indent([f"for (int k{a} = 0; k{a} < K{a.upper()}; k{a}++) {{"], depth)
         depth += 1
         text += indent(
             [
-                f"int i{a} = o{a} * s_{a} - p_{a} + k{a} * d_{a};",
-                f"if (i{a} < 0 || i{a} >= in_{a}) continue;",
+                f"int i{a} = o{a} * S{a.upper()} - P{a.upper()} + k{a} * D{a.upper()};",
+                f"if (i{a} < 0 || i{a} >= I{a.upper()}) continue;",
             ],
             depth,
         )
@@ -90,18 +90,18 @@ def _direct_body(fn: OpFunction, axes: str, prologue: Sequence[PointOp]) -> str:
     text = indent(
         [
             *coordinates,
-            f"int f = {rest} % filters;",
-            f"int n = {rest} / filters;",
-            "int group_c = channels / groups, group_f = filters / groups;",
-            "int c0 = f / group_f * group_c;",
+            f"int f = {rest} % F;",
+            f"int n = {rest} / F;",
+            "int gc = C / G, gf = F / G;",
+            "int c0 = f / gf * gc;",
             "float acc = bias ? bias[f] : 0.0f;",
-            "for (int c = 0; c < group_c; c++) {",
+            "for (int c = 0; c < gc; c++) {",
         ],
         1,
     )
     loops, depth = _input_loops(axes, 2)
-    x = flat_index("(int64_t)(n * channels + c0 + c)", axes, "in_", "i")
-    w = flat_index("f * group_c + c", axes, "k_", "k")
+    x = flat_index("(int64_t)(n * C + c0 + c)", axes, "I", "i")
+    w = flat_index("f * gc + c", axes, "K", "k")
     text += loops + indent([f"int64_t xi = {x};", f"int wi = {w};"], depth)
     text += fn.load("x[xi]", prologue, depth, "acc += {v} * weight[wi];")
     return text + _close(depth)
@@ -111,23 +111,23 @@ def _filters4_body(fn: OpFunction, axes: str, prologue: Sequence[PointOp]) -> st
     *coordinates, rest = unravel(axes)
     text = indent(
         [
-            "int group_c = channels / groups, group_f = filters / groups, tiles = (group_f + 3) / 4;",
+            "int gc = C / G, gf = F / G, tiles = (gf + 3) / 4;",
             *coordinates,
-            f"int tile = {rest} % (groups * tiles);",
-            f"int n = {rest} / (groups * tiles);",
-            "int f = tile / tiles * group_f + tile % tiles * 4;",
-            "int f_end = (tile / tiles + 1) * group_f;",
-            "int c0 = tile / tiles * group_c;",
+            f"int tile = {rest} % (G * tiles);",
+            f"int n = {rest} / (G * tiles);",
+            "int f = tile / tiles * gf + tile % tiles * 4;",
+            "int fend = (tile / tiles + 1) * gf;",
+            "int c0 = tile / tiles * gc;",
             "float acc[4];",
-            "for (int q = 0; q < 4; q++) acc[q] = bias && f + q < f_end ? bias[f + q] : 0.0f;",
-            "for (int c = 0; c < group_c; c++) {",
+            "for (int q = 0; q < 4; q++) acc[q] = bias && f + q < fend ? bias[f + q] : 0.0f;",
+            "for (int c = 0; c < gc; c++) {",
         ],
         1,
     )
     loops, depth = _input_loops(axes, 2)
-    x = flat_index("(int64_t)(n * channels + c0 + c)", axes, "in_", "i")
-    w = flat_index("(f + q) * group_c + c", axes, "k_", "k")
-    use = f"for (int q = 0; q < 4 && f + q < f_end; q++) acc[q] += v * weight[{w}];"
+    x = flat_index("(int64_t)(n * C + c0 + c)", axes, "I", "i")
+    w = flat_index("(f + q) * gc + c", axes, "K", "k")
+    use = f"for (int q = 0; q < 4 && f + q < fend; q++) acc[q] += v * weight[{w}];"
     text += loops + indent([f"float v = x[{x}];", *fn.point(prologue), use], depth)
     return text + _close(depth)
 
@@ -137,30 +137,30 @@ def _transposed_body(fn: OpFunction, axes: str, prologue: Sequence[PointOp]) -> 
     text = indent(
         [
             *coordinates,
-            f"int f = {rest} % filters;",
-            f"int n = {rest} / filters;",
-            "int group_c = channels / groups, group_f = filters / groups;",
-            "int c0 = f / group_f * group_c;",
+            f"int f = {rest} % F;",
+            f"int n = {rest} / F;",
+            "int gc = C / G, gf = F / G;",
+            "int c0 = f / gf * gc;",
             "float acc = bias ? bias[f] : 0.0f;",
         ],
         1,
     )
     depth = 1
     for a in axes:
-        text += indent([f"for (int k{a} = 0; k{a} < k_{a}; k{a}++) {{"], depth)
+        text += indent([f"for (int k{a} = 0; k{a} < K{a.upper()}; k{a}++) {{"], depth)
         depth += 1
         text += indent(
             [
-                f"int t{a} = o{a} + p_{a} - k{a} * d_{a};",
-                f"int i{a} = t{a} / s_{a};",
-                f"if (t{a} < 0 || t{a} % s_{a} != 0 || i{a} >= in_{a}) continue;",
+                f"int t{a} = o{a} + P{a.upper()} - k{a} * D{a.upper()};",
+                f"int i{a} = t{a} / S{a.upper()};",
+                f"if (t{a} < 0 || t{a} % S{a.upper()} != 0 || i{a} >= I{a.upper()}) continue;",
             ],
             depth,
         )
-    text += indent(["for (int c = c0; c < c0 + group_c; c++) {"], depth)
+    text += indent(["for (int c = c0; c < c0 + gc; c++) {"], depth)
     depth += 1
-    x = flat_index("(int64_t)(n * channels + c)", axes, "in_", "i")
-    w = flat_index("c * group_f + f % group_f", axes, "k_", "k")
+    x = flat_index("(int64_t)(n * C + c)", axes, "I", "i")
+    w = flat_index("c * gf + f % gf", axes, "K", "k")
     text += indent([f"int64_t xi = {x};", f"int wi = {w};"], depth)
     text += fn.load("x[xi]", prologue, depth, "acc += {v} * weight[wi];")
     return text + _close(depth)
@@ -168,31 +168,31 @@ def _transposed_body(fn: OpFunction, axes: str, prologue: Sequence[PointOp]) -> 
 
 def _host(fn: OpFunction, axes: str, transposed: bool, schedule: str) -> list[str]:
     lines = [
-        f"int channels = x.size(1), filters = weight.size({'1) * groups' if transposed else '0)'};"
+        f"int C = x.size(1), F = weight.size({'1) * groups' if transposed else '0)'};"
     ]
     for i, a in enumerate(axes):
-        lines.append(f"int in_{a} = x.size({i + 2}), k_{a} = weight.size({i + 2});")
+        lines.append(f"int I{a.upper()} = x.size({i + 2}), K{a.upper()} = weight.size({i + 2});")
         if transposed:
             size = (
-                f"(in_{a} - 1) * stride[{i}] - 2 * padding[{i}] + dilation[{i}] * (k_{a} - 1)"
+                f"(I{a.upper()} - 1) * stride[{i}] - 2 * padding[{i}] + dilation[{i}] * (K{a.upper()} - 1)"
                 f" + output_padding[{i}] + 1"
             )
         else:
             size = (
-                f"(in_{a} + 2 * padding[{i}] - dilation[{i}] * (k_{a} - 1) - 1) / stride[{i}] + 1"
+                f"(I{a.upper()} + 2 * padding[{i}] - dilation[{i}] * (K{a.upper()} - 1) - 1) / stride[{i}] + 1"
             )
-        lines.append(f"int out_{a} = {size};")
+        lines.append(f"int O{a.upper()} = {size};")
     total = "out.numel()"
     if schedule == "filters4":
-        total = "out.numel() / filters * groups * ((filters / groups + 3) / 4)"
-    values = ("in_{a}", "out_{a}", "k_{a}", "stride[{i}]", "padding[{i}]", "dilation[{i}]")
+        total = "out.numel() / F * groups * ((F / groups + 3) / 4)"
+    values = ("I{A}", "O{A}", "K{A}", "stride[{i}]", "padding[{i}]", "dilation[{i}]")
     return [
         *lines,
-        f"auto out = torch::empty({{x.size(0), filters, {per_axis('out_{a}', axes)}}}, x.options());",
+        f"auto out = torch::empty({{x.size(0), F, {per_axis('O{A}', axes)}}}, x.options());",
         f"int64_t total = {total};",
         "NAME_kernel<<<(total + 255) / 256, 256>>>(",
         "    x.data_ptr<float>(), weight.data_ptr<float>(), bias ? bias->data_ptr<float>() : nullptr, "
         f"{fn.launch_args('out')}out.data_ptr<float>(), total,",
-        f"    channels, filters, groups, {', '.join(per_axis(v, axes) for v in values)});",
+        f"    C, F, groups, {', '.join(per_axis(v, axes) for v in values)});",
         "return out;",
     ]

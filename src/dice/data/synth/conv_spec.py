@@ -48,7 +48,7 @@ def named_dim(
 ) -> Dim:
     """A size whose constant is named from the given pool."""
     dim = b.dim(kind, full, small)
-    dim.name = b._free(names, b._globals, upper=True)
+    dim.name = b.free_name(names, b.global_names, upper=True)
     return dim
 
 

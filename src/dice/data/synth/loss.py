@@ -113,10 +113,10 @@ def build_loss(b: Builder) -> None:
     if loss.name == "kl_div" and rng.random() < 0.5:
         how = rng.choice(["log", "log", "log_softmax"])
         if how == "log":
-            b._inputs[0].make = rng.choice(["torch.rand({shape}).softmax(dim=-1)", "torch.randn({shape}).softmax(dim=-1)", "torch.softmax(torch.rand({shape}), dim=-1)"])
+            b.inputs[0].make = rng.choice(["torch.rand({shape}).softmax(dim=-1)", "torch.randn({shape}).softmax(dim=-1)", "torch.softmax(torch.rand({shape}), dim=-1)"])
             if b.input_lines or rng.random() < 0.3:
                 b.input_lines[:] = ["scale = torch.rand(())"]
-                b._inputs[0].make = "(torch.rand({shape}) * scale).softmax(dim=-1)"
+                b.inputs[0].make = "(torch.rand({shape}) * scale).softmax(dim=-1)"
             b.apply(rng.choice(["torch.log({x})", "{a}.log()", "torch.log({x})"]), "log_p")
             pre.append(PointOp(name="log", code=("v = logf(v);",)))
     elif rng.random() < 0.1 and loss.pred.startswith("torch.randn"):

@@ -36,13 +36,13 @@ _SIZES = (
     "sizes.back() = N;",
     "auto out = torch::empty(sizes, {a}.options());",
 )
-_STRIDED_LEFT = "{r} * a_row + ({k}) * a_col"
-_STRIDED_RIGHT = "({k}) * b_row + {c} * b_col"
+_STRIDED_LEFT = "{r} * ar + ({k}) * ac"
+_STRIDED_RIGHT = "({k}) * br + {c} * bc"
 
 _KINDS: dict[str, _Kind] = {
     "mm": _Kind(
         names=("a", "b"),
-        strides=", int64_t a_row, int64_t a_col, int64_t b_row, int64_t b_col",
+        strides=", int64_t ar, int64_t ac, int64_t br, int64_t bc",
         left=_STRIDED_LEFT,
         right=_STRIDED_RIGHT,
         right_by_rows=False,
@@ -54,7 +54,7 @@ _KINDS: dict[str, _Kind] = {
     ),
     "bmm": _Kind(
         names=("a", "b"),
-        strides=", int64_t a_batch, int64_t a_row, int64_t a_col, int64_t b_batch, int64_t b_row, int64_t b_col",
+        strides=", int64_t an, int64_t ar, int64_t ac, int64_t bn, int64_t br, int64_t bc",
         left=_STRIDED_LEFT,
         right=_STRIDED_RIGHT,
         right_by_rows=False,
@@ -131,7 +131,7 @@ def matmul_function(
         store += "        }\n    }\n"
     batch = ""
     if kind == "bmm":
-        batch = indent([f"{a} += blockIdx.z * a_batch;", f"{b} += blockIdx.z * b_batch;"], 1)
+        batch = indent([f"{a} += blockIdx.z * an;", f"{b} += blockIdx.z * bn;"], 1)
     fn.kernels.append(
         f"__global__ void NAME_kernel(const float* {a}, const float* {b}, {'const float* bias, ' if bias else ''}"
         f"{fn.kernel_params()}float* out, int M, int N, int K{k.strides}) {{\n{batch}{body}{store}}}"
@@ -195,18 +195,18 @@ def _guarded(
 
 def _tiled(fn: OpFunction, k: _Kind, prologue: Sequence[PointOp]) -> str:
     left = _guarded(
-        fn, "a_tile[ty][tx]", "row < M && t + tx < K", _left(k, "row", "t + tx"), prologue
+        fn, "As[ty][tx]", "row < M && t + tx < K", _left(k, "row", "t + tx"), prologue
     )
     if k.right_by_rows:
         right = [
             "int r = blockIdx.y * TILE + ty;",
-            f"b_tile[tx][ty] = r < N && t + tx < K ? {_right(k, 't + tx', 'r')} : 0.0f;",
+            f"Bs[tx][ty] = r < N && t + tx < K ? {_right(k, 't + tx', 'r')} : 0.0f;",
         ]
     else:
-        right = [f"b_tile[ty][tx] = t + ty < K && col < N ? {_right(k, 't + ty', 'col')} : 0.0f;"]
+        right = [f"Bs[ty][tx] = t + ty < K && col < N ? {_right(k, 't + ty', 'col')} : 0.0f;"]
     head = [
-        "__shared__ float a_tile[TILE][TILE];",
-        f"__shared__ float b_tile[TILE][TILE{' + 1' if k.right_by_rows else ''}];",
+        "__shared__ float As[TILE][TILE];",
+        f"__shared__ float Bs[TILE][TILE{' + 1' if k.right_by_rows else ''}];",
         "int tx = threadIdx.x, ty = threadIdx.y;",
         "int row = blockIdx.x * TILE + ty;",
         "int col = blockIdx.y * TILE + tx;",
@@ -217,7 +217,7 @@ def _tiled(fn: OpFunction, k: _Kind, prologue: Sequence[PointOp]) -> str:
         *left,
         *right,
         "__syncthreads();",
-        "for (int k = 0; k < TILE; k++) acc += a_tile[ty][k] * b_tile[k][tx];",
+        "for (int k = 0; k < TILE; k++) acc += As[ty][k] * Bs[k][tx];",
         "__syncthreads();",
     ]
     return indent(head, 1) + indent(loop, 2) + indent(["}", "if (row >= M || col >= N) return;"], 1)
@@ -225,19 +225,19 @@ def _tiled(fn: OpFunction, k: _Kind, prologue: Sequence[PointOp]) -> str:
 
 def _register(fn: OpFunction, k: _Kind, prologue: Sequence[PointOp]) -> str:
     left = _guarded(
-        fn, "a_tile[i % 16][i / 16]", "row < M && ka < K", _left(k, "row", "ka"), prologue
+        fn, "As[i % 16][i / 16]", "row < M && ka < K", _left(k, "row", "ka"), prologue
     )
     if k.right_by_rows:
         col = "i / 16"
-        right = [f"b_tile[i % 16][i / 16] = ka < K && col < N ? {_right(k, 'ka', 'col')} : 0.0f;"]
+        right = [f"Bs[i % 16][i / 16] = ka < K && col < N ? {_right(k, 'ka', 'col')} : 0.0f;"]
         inner = "ka = t + i % 16"
     else:
         col = "i % 64"
-        right = [f"b_tile[i / 64][i % 64] = kb < K && col < N ? {_right(k, 'kb', 'col')} : 0.0f;"]
+        right = [f"Bs[i / 64][i % 64] = kb < K && col < N ? {_right(k, 'kb', 'col')} : 0.0f;"]
         inner = "ka = t + i % 16, kb = t + i / 64"
     head = [
-        "__shared__ float a_tile[16][64];",
-        "__shared__ float b_tile[16][64];",
+        "__shared__ float As[16][64];",
+        "__shared__ float Bs[16][64];",
         "int tx = threadIdx.x % 16, ty = threadIdx.x / 16;",
         "int row0 = blockIdx.x * 64, col0 = blockIdx.y * 64;",
         "float acc[4][4] = {};",
@@ -249,7 +249,7 @@ def _register(fn: OpFunction, k: _Kind, prologue: Sequence[PointOp]) -> str:
         "__syncthreads();",
         "for (int k = 0; k < 16; k++)",
         "    for (int p = 0; p < 4; p++)",
-        "        for (int q = 0; q < 4; q++) acc[p][q] += a_tile[k][ty * 4 + p] * b_tile[k][tx * 4 + q];",
+        "        for (int q = 0; q < 4; q++) acc[p][q] += As[k][ty * 4 + p] * Bs[k][tx * 4 + q];",
         "__syncthreads();",
     ]
     tail = [

@@ -19,7 +19,7 @@ def matvec_function(
     fn = OpFunction(
         ops=["matvec", *(op.name for op in epilogue)], leading=[("a", calls[0]), ("b", calls[1])]
     )
-    load = "acc += a[row * a_row + k * a_col] * b[k];"
+    load = "acc += a[row * ar + k * ac] * b[k];"
     if schedule == "warp":
         body = indent(
             [
@@ -55,7 +55,7 @@ def matvec_function(
     store = fn.store(value, epilogue, 2, "row")
     fn.kernels.append(
         f"__global__ void NAME_kernel(const float* a, const float* b, {fn.kernel_params()}float* out, "
-        f"int M, int K, int64_t a_row, int64_t a_col) {{\n{body}{store}    }}\n}}"
+        f"int M, int K, int64_t ar, int64_t ac) {{\n{body}{store}    }}\n}}"
     )
     fn.host_body += [
         "int M = a.size(0), K = a.size(1);",

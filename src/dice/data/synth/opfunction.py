@@ -47,25 +47,27 @@ AXES = {1: "w", 2: "hw", 3: "dhw"}
 
 
 def per_axis(template: str, axes: str) -> str:
-    """`template` once per axis, joined with commas; {a} is the axis' letter, {i} its number."""
-    return ", ".join(template.replace("{a}", a).replace("{i}", str(i)) for i, a in enumerate(axes))
+    """`template` once per axis, joined with commas; {A} is the axis' capital letter, {i} its number."""
+    return ", ".join(
+        template.replace("{A}", a.upper()).replace("{i}", str(i)) for i, a in enumerate(axes)
+    )
 
 
 def unravel(axes: str, index: str = "i") -> list[str]:
     """Declarations of o<axis>, the coordinates of a flat output index; what is left is returned last."""
     lines, rest = [], index
     for a in reversed(axes):
-        lines.append(f"int o{a} = {rest} % out_{a};")
-        rest += f" / out_{a}"
+        lines.append(f"int o{a} = {rest} % O{a.upper()};")
+        rest += f" / O{a.upper()}"
     return [*lines, rest]
 
 
 def flat_index(first: str, axes: str, size: str, coordinate: str) -> str:
-    """Flat row-major index: `first`, then one coordinate per axis."""
+    """Flat row-major index: `first`, then one coordinate per axis; sizes are capital letters."""
     text = first
     for a in axes:
         text = f"({text})" if " + " in text and not is_cast(text) else text
-        text = f"{text} * {size}{a} + {coordinate}{a}"
+        text = f"{text} * {size}{a.upper()} + {coordinate}{a}"
     return text
 
 

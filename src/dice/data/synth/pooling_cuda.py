@@ -25,7 +25,7 @@ def _function(
 
 
 def _one_per_thread(fn: OpFunction, axes: str, parts: Sequence[str], body: str) -> None:
-    sizes = ", ".join(per_axis(f"int {part}_{{a}}", axes) for part in parts)
+    sizes = ", ".join(per_axis(f"int {part}{{A}}", axes) for part in parts)
     *coordinates, rest = unravel(axes)
     head = [
         "int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;",
@@ -44,7 +44,7 @@ def _host(fn: OpFunction, axes: str, sizes: Sequence[str], args: Sequence[str]) 
     fn.host_body += [
         *sizes,
         "auto sizes = x.sizes().vec();",
-        *(f"sizes[x.dim() - {nd - i}] = out_{a};" for i, a in enumerate(axes)),
+        *(f"sizes[x.dim() - {nd - i}] = O{a.upper()};" for i, a in enumerate(axes)),
         "auto out = torch::empty(sizes, x.options());",
         "int64_t total = out.numel();",
         f"NAME_kernel<<<(total + 255) / 256, 256>>>(x.data_ptr<float>(), {fn.launch_args('out')}out.data_ptr<float>(), total,",
@@ -56,13 +56,13 @@ def _host(fn: OpFunction, axes: str, sizes: Sequence[str], args: Sequence[str]) 
 def _window(axes: str, depth: int, dilated: bool) -> tuple[str, int]:
     text = ""
     for a in axes:
-        text += indent([f"for (int k{a} = 0; k{a} < k_{a}; k{a}++) {{"], depth)
+        text += indent([f"for (int k{a} = 0; k{a} < K{a.upper()}; k{a}++) {{"], depth)
         depth += 1
-        step = f"k{a} * d_{a}" if dilated else f"k{a}"
+        step = f"k{a} * D{a.upper()}" if dilated else f"k{a}"
         text += indent(
             [
-                f"int i{a} = o{a} * s_{a} - p_{a} + {step};",
-                f"if (i{a} < 0 || i{a} >= in_{a}) continue;",
+                f"int i{a} = o{a} * S{a.upper()} - P{a.upper()} + {step};",
+                f"if (i{a} < 0 || i{a} >= I{a.upper()}) continue;",
             ],
             depth,
         )
@@ -93,12 +93,12 @@ def pool_function(
     axes = AXES[nd]
     dilated = kind == "max"
     names = ["kernel", "stride", "padding", *(["dilation"] if dilated else [])]
-    typed = [(f"std::vector<int64_t> {n}", v) for n, v in zip(names, vectors, strict=True)]
+    typed = [(f"at::IntArrayRef {n}", v) for n, v in zip(names, vectors, strict=True)]
     if ceil_mode is not None:
         typed.append(("bool ceil_mode", ceil_mode))
     fn = _function(f"{kind}_pool{nd}d", call, typed, prologue, epilogue)
     loops, depth = _window(axes, 1, dilated)
-    x = flat_index("n", axes, "in_", "i")
+    x = flat_index("n", axes, "I", "i")
     use = "acc = fmaxf(acc, {v});" if kind == "max" else "acc += {v};"
     count = [] if kind == "max" or count_pad else ["int count = 0;"]
     body = indent(["float acc = -INFINITY;" if kind == "max" else "float acc = 0.0f;", *count], 1)
@@ -110,23 +110,23 @@ def pool_function(
     )
     value = "acc"
     if kind == "avg":
-        product = " * ".join(f"k_{a}" for a in axes)
+        product = " * ".join(f"K{a.upper()}" for a in axes)
         value = "acc / count" if count else f"acc / ({product})" if nd > 1 else f"acc / {product}"
     body += fn.store(value, epilogue, 1)
-    _one_per_thread(fn, axes, ["in", "out", "k", "s", "p", *(["d"] if dilated else [])], body)
+    _one_per_thread(fn, axes, ["I", "O", "K", "S", "P", *(["D"] if dilated else [])], body)
     sizes = []
     for i, a in enumerate(axes):
-        sizes.append(f"int in_{a} = x.size({i - nd});")
+        sizes.append(f"int I{a.upper()} = x.size({i - nd});")
         reach = f"dilation[{i}] * (kernel[{i}] - 1) - 1" if dilated else f"kernel[{i}]"
         up = f" + (ceil_mode ? stride[{i}] - 1 : 0)" if ceil_mode is not None else ""
-        sizes.append(f"int out_{a} = (in_{a} + 2 * padding[{i}] - {reach}{up}) / stride[{i}] + 1;")
+        sizes.append(f"int O{a.upper()} = (I{a.upper()} + 2 * padding[{i}] - {reach}{up}) / stride[{i}] + 1;")
         if ceil_mode is not None:
             sizes.append(
-                f"if (ceil_mode && (out_{a} - 1) * stride[{i}] >= in_{a} + padding[{i}]) out_{a}--;"
+                f"if (ceil_mode && (O{a.upper()} - 1) * stride[{i}] >= I{a.upper()} + padding[{i}]) O{a.upper()}--;"
             )
     args = [
-        "in_{a}",
-        "out_{a}",
+        "I{A}",
+        "O{A}",
         "kernel[{i}]",
         "stride[{i}]",
         "padding[{i}]",
@@ -150,7 +150,7 @@ def adaptive_function(
     fn = _function(
         f"adaptive_{kind}_pool{nd}d",
         call,
-        [("std::vector<int64_t> size", size)],
+        [("at::IntArrayRef size", size)],
         prologue,
         epilogue,
     )
@@ -158,26 +158,26 @@ def adaptive_function(
     for a in axes:
         body += indent(
             [
-                f"int start_{a} = o{a} * in_{a} / out_{a};",
-                f"int end_{a} = ((o{a} + 1) * in_{a} + out_{a} - 1) / out_{a};",
+                f"int b{a} = o{a} * I{a.upper()} / O{a.upper()};",
+                f"int e{a} = ((o{a} + 1) * I{a.upper()} + O{a.upper()} - 1) / O{a.upper()};",
             ],
             1,
         )
     body += indent(["float acc = -INFINITY;" if kind == "max" else "float acc = 0.0f;"], 1)
     depth = 1
     for a in axes:
-        body += indent([f"for (int i{a} = start_{a}; i{a} < end_{a}; i{a}++) {{"], depth)
+        body += indent([f"for (int i{a} = b{a}; i{a} < e{a}; i{a}++) {{"], depth)
         depth += 1
-    x = flat_index("n", axes, "in_", "i")
+    x = flat_index("n", axes, "I", "i")
     body += fn.load(
         f"x[{x}]", prologue, depth, "acc = fmaxf(acc, {v});" if kind == "max" else "acc += {v};"
     ) + _close(depth)
-    product = " * ".join(f"(end_{a} - start_{a})" for a in axes)
+    product = " * ".join(f"(e{a} - b{a})" for a in axes)
     value = "acc" if kind == "max" else f"acc / ({product})" if nd > 1 else f"acc / {product}"
     body += fn.store(value, epilogue, 1)
-    _one_per_thread(fn, axes, ["in", "out"], body)
-    sizes = [f"int in_{a} = x.size({i - nd}), out_{a} = size[{i}];" for i, a in enumerate(axes)]
-    _host(fn, axes, sizes, ["in_{a}", "out_{a}"])
+    _one_per_thread(fn, axes, ["I", "O"], body)
+    sizes = [f"int I{a.upper()} = x.size({i - nd}), O{a.upper()} = size[{i}];" for i, a in enumerate(axes)]
+    _host(fn, axes, sizes, ["I{A}", "O{A}"])
     return fn
 
 
@@ -230,20 +230,20 @@ def upsample_function(
     """Nearest upsampling by whole factors (`scale`: Python expression of a sequence)."""
     axes = AXES[nd]
     fn = _function(
-        f"upsample{nd}d", call, [("std::vector<int64_t> scale", scale)], prologue, epilogue
+        f"upsample{nd}d", call, [("at::IntArrayRef scale", scale)], prologue, epilogue
     )
     x = f"({flat_index('n', axes, 'in_', 'o')})"
     for a in axes:
-        x = x.replace(f" + o{a}", f" + o{a} / s_{a}")
+        x = x.replace(f" + o{a}", f" + o{a} / S{a.upper()}")
     if prologue or epilogue:
         body = indent(
             [f"float v = x[{x[1:-1]}];", *fn.point([*prologue, *epilogue]), "out[i] = v;"], 1
         )
     else:
         body = indent([f"out[i] = x[{x[1:-1]}];"], 1)
-    _one_per_thread(fn, axes, ["in", "out", "s"], body)
+    _one_per_thread(fn, axes, ["I", "O", "S"], body)
     sizes = [
-        f"int in_{a} = x.size({i - nd}), out_{a} = in_{a} * scale[{i}];" for i, a in enumerate(axes)
+        f"int I{a.upper()} = x.size({i - nd}), O{a.upper()} = I{a.upper()} * scale[{i}];" for i, a in enumerate(axes)
     ]
-    _host(fn, axes, sizes, ["in_{a}", "out_{a}", "scale[{i}]"])
+    _host(fn, axes, sizes, ["I{A}", "O{A}", "scale[{i}]"])
     return fn

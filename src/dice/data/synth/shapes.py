@@ -62,7 +62,7 @@ def draw_dim(b: Builder, kind: str) -> Dim:
     rng = b.rng
     value = rng.choice(_FULL[kind])
     full: int | str = value
-    if rng.random() < 0.03 and value >= 256 and b.style.layout == "const":
+    if rng.random() < 0.06 and value >= 256 and b.style.layout == "const":
         factor = rng.choice([2, 4, 8])
         full = f"{value // factor} * {factor}"
     return b.dim("seq" if kind == "seq2" else kind, full, rng.choice(_SMALL[kind]))
@@ -72,7 +72,11 @@ def draw_shape(b: Builder, *, ranks: Sequence[int] = (1, 2, 3, 4, 5), layouts: S
     """A shape of one of the given ranks."""
     names = [k for k in (layouts or _LAYOUTS) if len(_LAYOUTS[k]) in ranks]
     name = b.rng.choices(names, [_WEIGHTS[k] for k in names])[0]
-    return [draw_dim(b, kind) for kind in _LAYOUTS[name]]
+    dims = [draw_dim(b, kind) for kind in _LAYOUTS[name]]
+    for first, second in zip(dims, dims[1:], strict=False):
+        if (first.kind, second.kind) == ("height", "width") and b.rng.random() < 0.4:
+            second.full, second.small = first.full, first.small
+    return dims
 
 
 def positive_input(b: Builder) -> str:

@@ -18,7 +18,7 @@ class Style:
     upper: bool
     """Constants in upper case."""
     layout: str
-    """Where sizes are written: "const", "tuple", "shape", "batch_shape", "local", "literal"."""
+    """Where sizes are written: "const", "tuple", "shape", "batch_shape", "local", "literal", "mixed"."""
     flow: str
     """How forward is written: "nest", "reassign", "named", "mixed"."""
     input_locals: bool
@@ -55,7 +55,8 @@ def draw_style(rng: random.Random) -> Style:
         functional=functional_name,
         upper=rng.random() < 0.14,
         layout=rng.choices(
-            ["const", "tuple", "shape", "batch_shape", "local", "literal"], [46, 9, 8, 9, 12, 16]
+            ["const", "tuple", "shape", "batch_shape", "local", "literal", "mixed"],
+            [44, 9, 8, 10, 10, 13, 6],
         )[0],
         flow=rng.choices(["nest", "reassign", "named", "mixed"], [34, 34, 18, 14])[0],
         input_locals=rng.random() < 0.45,
