@@ -48,7 +48,7 @@ def conv_function(
     if schedule == "filters4":
         body += (
             "    for (int q = 0; q < 4 && f + q < fend; q++) {\n"
-            f"        int64_t o = {flat_index('((int64_t)n * F + f + q)', axes, 'out_', 'o')};\n"
+            f"        int64_t o = {flat_index('(int64_t)n * F + f + q', axes, 'O', 'o')};\n"
             f"{fn.store('acc[q]', epilogue, 2, 'o')}    }}\n"
         )
     else:
@@ -167,9 +167,7 @@ def _transposed_body(fn: OpFunction, axes: str, prologue: Sequence[PointOp]) -> 
 
 
 def _host(fn: OpFunction, axes: str, transposed: bool, schedule: str) -> list[str]:
-    lines = [
-        f"int C = x.size(1), F = weight.size({'1) * groups' if transposed else '0)'};"
-    ]
+    lines = [f"int C = x.size(1), F = weight.size({'1) * groups' if transposed else '0)'};"]
     for i, a in enumerate(axes):
         lines.append(f"int I{a.upper()} = x.size({i + 2}), K{a.upper()} = weight.size({i + 2});")
         if transposed:
@@ -178,9 +176,7 @@ def _host(fn: OpFunction, axes: str, transposed: bool, schedule: str) -> list[st
                 f" + output_padding[{i}] + 1"
             )
         else:
-            size = (
-                f"(I{a.upper()} + 2 * padding[{i}] - dilation[{i}] * (K{a.upper()} - 1) - 1) / stride[{i}] + 1"
-            )
+            size = f"(I{a.upper()} + 2 * padding[{i}] - dilation[{i}] * (K{a.upper()} - 1) - 1) / stride[{i}] + 1"
         lines.append(f"int O{a.upper()} = {size};")
     total = "out.numel()"
     if schedule == "filters4":

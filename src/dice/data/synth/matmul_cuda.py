@@ -194,9 +194,7 @@ def _guarded(
 
 
 def _tiled(fn: OpFunction, k: _Kind, prologue: Sequence[PointOp]) -> str:
-    left = _guarded(
-        fn, "As[ty][tx]", "row < M && t + tx < K", _left(k, "row", "t + tx"), prologue
-    )
+    left = _guarded(fn, "As[ty][tx]", "row < M && t + tx < K", _left(k, "row", "t + tx"), prologue)
     if k.right_by_rows:
         right = [
             "int r = blockIdx.y * TILE + ty;",
@@ -224,9 +222,7 @@ def _tiled(fn: OpFunction, k: _Kind, prologue: Sequence[PointOp]) -> str:
 
 
 def _register(fn: OpFunction, k: _Kind, prologue: Sequence[PointOp]) -> str:
-    left = _guarded(
-        fn, "As[i % 16][i / 16]", "row < M && ka < K", _left(k, "row", "ka"), prologue
-    )
+    left = _guarded(fn, "As[i % 16][i / 16]", "row < M && ka < K", _left(k, "row", "ka"), prologue)
     if k.right_by_rows:
         col = "i / 16"
         right = [f"Bs[i % 16][i / 16] = ka < K && col < N ? {_right(k, 'ka', 'col')} : 0.0f;"]

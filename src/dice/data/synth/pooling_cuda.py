@@ -119,7 +119,9 @@ def pool_function(
         sizes.append(f"int I{a.upper()} = x.size({i - nd});")
         reach = f"dilation[{i}] * (kernel[{i}] - 1) - 1" if dilated else f"kernel[{i}]"
         up = f" + (ceil_mode ? stride[{i}] - 1 : 0)" if ceil_mode is not None else ""
-        sizes.append(f"int O{a.upper()} = (I{a.upper()} + 2 * padding[{i}] - {reach}{up}) / stride[{i}] + 1;")
+        sizes.append(
+            f"int O{a.upper()} = (I{a.upper()} + 2 * padding[{i}] - {reach}{up}) / stride[{i}] + 1;"
+        )
         if ceil_mode is not None:
             sizes.append(
                 f"if (ceil_mode && (O{a.upper()} - 1) * stride[{i}] >= I{a.upper()} + padding[{i}]) O{a.upper()}--;"
@@ -176,7 +178,10 @@ def adaptive_function(
     value = "acc" if kind == "max" else f"acc / ({product})" if nd > 1 else f"acc / {product}"
     body += fn.store(value, epilogue, 1)
     _one_per_thread(fn, axes, ["I", "O"], body)
-    sizes = [f"int I{a.upper()} = x.size({i - nd}), O{a.upper()} = size[{i}];" for i, a in enumerate(axes)]
+    sizes = [
+        f"int I{a.upper()} = x.size({i - nd}), O{a.upper()} = size[{i}];"
+        for i, a in enumerate(axes)
+    ]
     _host(fn, axes, sizes, ["I{A}", "O{A}"])
     return fn
 
@@ -229,10 +234,8 @@ def upsample_function(
 ) -> OpFunction:
     """Nearest upsampling by whole factors (`scale`: Python expression of a sequence)."""
     axes = AXES[nd]
-    fn = _function(
-        f"upsample{nd}d", call, [("at::IntArrayRef scale", scale)], prologue, epilogue
-    )
-    x = f"({flat_index('n', axes, 'in_', 'o')})"
+    fn = _function(f"upsample{nd}d", call, [("at::IntArrayRef scale", scale)], prologue, epilogue)
+    x = f"({flat_index('n', axes, 'I', 'o')})"
     for a in axes:
         x = x.replace(f" + o{a}", f" + o{a} / S{a.upper()}")
     if prologue or epilogue:
@@ -243,7 +246,8 @@ def upsample_function(
         body = indent([f"out[i] = x[{x[1:-1]}];"], 1)
     _one_per_thread(fn, axes, ["I", "O", "S"], body)
     sizes = [
-        f"int I{a.upper()} = x.size({i - nd}), O{a.upper()} = I{a.upper()} * scale[{i}];" for i, a in enumerate(axes)
+        f"int I{a.upper()} = x.size({i - nd}), O{a.upper()} = I{a.upper()} * scale[{i}];"
+        for i, a in enumerate(axes)
     ]
     _host(fn, axes, sizes, ["I{A}", "O{A}", "scale[{i}]"])
     return fn
