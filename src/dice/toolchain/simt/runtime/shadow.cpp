@@ -215,7 +215,15 @@ void check_race(Cell& cell, Stamp now, Access access, const Place& place, char* 
       }
     }
   }
-  cell.write = atomic ? now | stamp_atomic : now;
+  // A thread's atomic on what it has just written plainly leaves the plain write on record: the
+  // atomics of others are not ordered after it.
+  bool own_plain_write = write != 0 && !(write & stamp_atomic) &&
+                         (write ^ now) >> stamp_barrier_shift == 0 && ((write ^ now) & 1023) == 0;
+  if (!atomic) {
+    cell.write = now;
+  } else if (!own_plain_write) {
+    cell.write = now | stamp_atomic;
+  }
 }
 
 void report_uninitialised(const Place& place) {
@@ -279,6 +287,15 @@ bool shared_uninitialised(const Block& block, size_t offset, size_t size) {
   return any_missing && !only_padding;
 }
 
+// The arena serves one block after another.
+void forget_other_blocks(Cell& cell, Stamp now) {
+  for (Stamp* stamp : {&cell.write, &cell.readers[0], &cell.readers[1]}) {
+    if (sequence_of(*stamp) != sequence_of(now)) {
+      *stamp = 0;
+    }
+  }
+}
+
 void check_shared(Block& block, size_t offset, size_t size, Access access) {
   Place place{nullptr, "shared", offset, size};
   size_t dynamic_size = block.request->dynamic_shared;
@@ -331,6 +348,7 @@ void check_shared(Block& block, size_t offset, size_t size, Access access) {
   unsigned cell_size = block.shared_cell_size;
   char* address = block.shared + offset;
   for (size_t k = offset / cell_size; k * cell_size < offset + size; k++) {
+    forget_other_blocks(cells[k], now);
     check_race(cells[k], now, access, place, address);
   }
 }
