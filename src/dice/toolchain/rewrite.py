@@ -324,7 +324,7 @@ def _shared_text(source: ParsedSource, region: Region, node: Node) -> str:
 
 def _shared_value(name: str, align: str) -> str:
     kind = f"simt_type_{name}"
-    return f"*(::std::add_pointer_t<{kind}>)::simt::shared_var(&simt_key_{name}, sizeof({kind}), {align})"
+    return f'*(::std::add_pointer_t<{kind}>)::simt::shared_var(&simt_key_{name}, sizeof({kind}), {align}, "{name}")'
 
 
 def _text(node: Node | None) -> str:

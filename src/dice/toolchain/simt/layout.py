@@ -43,6 +43,11 @@ def runtime_sources() -> list[Path]:
     return sorted(RUNTIME_DIR.glob("*.cpp"))
 
 
+def runtime_files() -> list[Path]:
+    """Everything the runtime library is made of."""
+    return sorted([*RUNTIME_DIR.glob("*.cpp"), *RUNTIME_DIR.glob("*.h")])
+
+
 def header_files() -> list[Path]:
     """Every file that a build may include, in a fixed order."""
     return sorted(one for one in INCLUDE_DIR.rglob("*") if one.is_file())

@@ -2,13 +2,14 @@
 
 import ctypes
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dice.errors import ToolchainError
 from dice.toolchain.prelude import Progress, ensure_prelude, library_path
 from dice.toolchain.source import BuildOptions
 
-_BUFFER_BYTES = 16384
+_BUFFER_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +40,17 @@ class Runtime:
             self._library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             raise ToolchainError(f"the SIMT runtime cannot be loaded: {error}") from error
-        self._library.simt_diag_json.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
-        self._library.simt_alloc_poison.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-        self._library.simt_launch_count.restype = ctypes.c_longlong
-        self._library.simt_set_step_limit.argtypes = [ctypes.c_longlong]
-        self._library.simt_set_step_limit.restype = None
+        library = self._library
+        for name in ("simt_diag_json", "simt_warning_json"):
+            function = getattr(library, name)
+            function.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
+            function.restype = ctypes.c_int
+        library.simt_alloc_poison.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        library.simt_launch_count.restype = ctypes.c_uint64
+        library.simt_set_step_limit.argtypes = [ctypes.c_uint64]
 
     def set_check(self, on: bool) -> None:
-        """Turn the checks on or off; on installs the checking allocator over torch's."""
+        """Turn the checks on or off; on installs the checking allocator over torch's, for good."""
         self._library.simt_set_mode(int(on))
         if on:
             self._library.simt_alloc_install()
@@ -56,7 +60,8 @@ class Runtime:
         self._library.simt_set_threads(count)
 
     def set_step_limit(self, steps: int) -> None:
-        """Abort a launch after so many scheduling steps; 0 is no limit."""
+        """Abort a launch after so many barriers, warp operations and checked accesses per thread block;
+        0 is no limit."""
         self._library.simt_set_step_limit(steps)
 
     def launch_count(self) -> int:
@@ -68,17 +73,29 @@ class Runtime:
         self._library.simt_alloc_poison(address, size)
 
     def diagnostics(self) -> list[Diagnostic]:
-        """What was found since the last `clear`, in order."""
-        return [self._diagnostic(index) for index in range(self._library.simt_diag_count())]
+        """The faults found since the last `clear`, in order."""
+        count = int(self._library.simt_diag_count())
+        return [_read(self._library.simt_diag_json, index) for index in range(count)]
+
+    def warnings(self) -> list[Diagnostic]:
+        """What works on hardware although CUDA leaves it undefined."""
+        count = int(self._library.simt_warning_count())
+        return [_read(self._library.simt_warning_json, index) for index in range(count)]
 
     def clear(self) -> None:
-        """Forget the diagnostics."""
+        """Forget diagnostics and warnings."""
         self._library.simt_diag_clear()
 
-    def _diagnostic(self, index: int) -> Diagnostic:
-        buffer = ctypes.create_string_buffer(_BUFFER_BYTES)
-        self._library.simt_diag_json(index, buffer, _BUFFER_BYTES)
-        return parse_diagnostic(buffer.value.decode(errors="replace"))
+
+def _read(function: Callable[..., int], index: int) -> Diagnostic:
+    """One record of the runtime; asks again with a larger buffer where it is long."""
+    size = _BUFFER_BYTES
+    while True:
+        buffer = ctypes.create_string_buffer(size)
+        length = function(index, buffer, size)
+        if length < size:
+            return parse_diagnostic(buffer.value.decode(errors="replace"))
+        size = length + 1
 
 
 def parse_diagnostic(text: str) -> Diagnostic:
