@@ -4,12 +4,12 @@ import random
 
 import pytest
 import torch
-from tests.unit.synth.core_pairs import check_by_running, check_family
 from torch import nn
 
 from dice.data.synth import conv, conv_then, conv_transpose
 from dice.data.synth.conv_cuda import conv_function
 from dice.data.synth.conv_spec import draw_settings
+from tests.unit.synth.core_pairs import check_by_running, check_family
 
 FAMILIES = (*conv.FAMILIES, *conv_transpose.FAMILIES, *conv_then.FAMILIES)
 

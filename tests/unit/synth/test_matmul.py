@@ -1,10 +1,10 @@
 """Matrix products, linear layers, attention: text and shapes, and the kernels run on the CPU."""
 
 import pytest
-from tests.unit.synth.core_pairs import check_by_running, check_family
 
 from dice.data.synth import attention, linear, matmul, matvec
 from dice.data.synth.matmul_cuda import SCHEDULES, matmul_function
+from tests.unit.synth.core_pairs import check_by_running, check_family
 
 FAMILIES = (*matmul.FAMILIES, *matvec.FAMILIES, *linear.FAMILIES, *attention.FAMILIES)
 

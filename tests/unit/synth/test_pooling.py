@@ -1,10 +1,10 @@
 """Pooling and upsampling: text and shapes against PyTorch, and the kernels run on the CPU."""
 
 import pytest
-from tests.unit.synth.core_pairs import check_by_running, check_family
 
 from dice.data.synth.pooling import FAMILIES
 from dice.data.synth.pooling_cuda import pool_function
+from tests.unit.synth.core_pairs import check_by_running, check_family
 
 
 def test_pairs_have_the_expected_text_and_shape() -> None:
