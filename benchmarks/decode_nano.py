@@ -3,7 +3,8 @@
 A random model is never sure of anything, so the number of tokens per forward is set by the schedule:
 `--per-step 1` is one token a forward and sequence, 2 is what a trained model reaches or beats. Prints
 milliseconds per forward, seconds per candidate, and the ratio to the baseline in the same run:
-decoding the candidates one after the other.
+decoding the candidates one after the other. CPU seconds are printed beside wall seconds: where they
+exceed the threads' share, the machine was busy with something else and the figures mean little.
 """
 
 import argparse
@@ -84,14 +85,15 @@ def main() -> None:
     llm.generate([prompt], SamplingParams(max_new_tokens=16))
     alone_s = batched_s = 0.0
     for label, groups in (("one by one", [[p] for p in params]), ("batched", [params])):
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.process_time()
         completions = [c for g in groups for c in llm.generate([prompt] * len(g), g)]
-        seconds = time.perf_counter() - start
+        seconds, cpu_s = time.perf_counter() - start, time.process_time() - cpu_start
         longest = max if label == "batched" else sum
         forwards = longest(c.forwards for c in completions)
         tokens = sum(len(c.token_ids) for c in completions)
         print(
-            f"{label}: {seconds:.2f} s, {forwards} forwards, {1e3 * seconds / forwards:.2f} ms each, "
+            f"{label}: {seconds:.2f} s ({cpu_s:.2f} s CPU), {forwards} forwards, "
+            f"{forwards / seconds:.1f} forwards/s, {1e3 * seconds / forwards:.2f} ms each, "
             f"{tokens} tokens, {tokens / seconds:.0f} tokens/s, "
             f"{seconds / len(completions):.2f} s per candidate"
         )

@@ -46,11 +46,18 @@ class StepEvent:
 
 
 class LLM:
-    """Decodes with one loaded model; at most `max_rows` sequences at a time."""
+    """Decodes with one loaded model; at most `max_rows` sequences at a time.
 
-    def __init__(self, loaded: LoadedModel, *, max_rows: int = 64) -> None:
+    `batched_attention` is passed to the cache: `None` is one attention call for all rows on a GPU and
+    one per row on a CPU.
+    """
+
+    def __init__(
+        self, loaded: LoadedModel, *, max_rows: int = 64, batched_attention: bool | None = None
+    ) -> None:
         self.loaded = loaded
         self._max_rows = max_rows
+        self._batched_attention = batched_attention
         self._token_text = cache(lambda token_id: str(loaded.tokenizer.decode([token_id])))
 
     def generate(
@@ -76,7 +83,12 @@ class LLM:
         if not sequences:
             return []
         rows = min(self._max_rows, len(sequences))
-        runner = Runner(self.loaded, rows, max(len(s.canvas) for s in sequences))
+        runner = Runner(
+            self.loaded,
+            rows,
+            max(len(s.canvas) for s in sequences),
+            batched=self._batched_attention,
+        )
         scheduler = Scheduler(sequences, rows)
         while True:
             admitted = scheduler.admit()

@@ -15,7 +15,7 @@ from torch import Tensor
 from dice.engine.sampling import Draws, draw_tokens
 from dice.engine.scheduler import Sequence
 from dice.models.load import LoadedModel
-from dice.models.sdar import KVCache, Segment, block_causal_mask
+from dice.models.sdar import KVCache, Segment
 
 _PREFILL_TOKENS = 8192
 
@@ -34,14 +34,21 @@ class StepResult:
 class Runner:
     """Owns the cache of one `generate` call: `rows` sequences of at most `capacity` positions."""
 
-    def __init__(self, loaded: LoadedModel, rows: int, capacity: int) -> None:
+    def __init__(
+        self, loaded: LoadedModel, rows: int, capacity: int, *, batched: bool | None = None
+    ) -> None:
         self._model = loaded.model
         self._mask_token_id = loaded.mask_token_id
         self._block_size = loaded.block_size
         weight = loaded.model.lm_head.weight
         self._device = weight.device
         self._cache = KVCache(
-            loaded.model.config, rows, capacity, device=weight.device, dtype=weight.dtype
+            loaded.model.config,
+            rows,
+            capacity,
+            device=weight.device,
+            dtype=weight.dtype,
+            batched=batched,
         )
 
     @torch.inference_mode()
@@ -71,12 +78,8 @@ class Runner:
         token_ids: list[int] = []
         segments = []
         for sequence in batch:
-            count, start = len(sequence.prefix), len(token_ids)
-            positions_1L = torch.arange(count, device=self._device)[None]
-            mask_LL = block_causal_mask(positions_1L, self._block_size)[0, 0]
-            segments.append(
-                Segment(row=sequence.row, start=start, stop=start + count, position=0, mask=mask_LL)
-            )
+            start, stop = len(token_ids), len(token_ids) + len(sequence.prefix)
+            segments.append(Segment(row=sequence.row, start=start, stop=stop, position=0))
             token_ids += sequence.prefix
         self._forward(token_ids, segments)
         for sequence in batch:
@@ -93,10 +96,9 @@ class Runner:
         for sequence in running:
             committed, end = self._cache.lengths[sequence.row], sequence.block_start + size
             at = len(token_ids) - committed
-            segments += [
-                Segment(row=sequence.row, start=at + pos, stop=at + pos + size, position=pos)
-                for pos in range(committed, end, size)
-            ]
+            segments.append(
+                Segment(row=sequence.row, start=len(token_ids), stop=at + end, position=committed)
+            )
             token_ids += sequence.canvas.token_ids[committed:end]
             masked.append(sequence.canvas.masked(sequence.block))
             wanted += [at + position for position in masked[-1]]
