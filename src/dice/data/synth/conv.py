@@ -255,6 +255,6 @@ def build_separable(b: Builder) -> None:
 
 
 FAMILIES: tuple[tuple[str, float, Callable[[Builder], None]], ...] = (
-    ("conv", 14.0, build_conv),
+    ("conv", 18.0, build_conv),
     ("conv_separable", 1.5, build_separable),
 )

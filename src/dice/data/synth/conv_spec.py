@@ -1,6 +1,7 @@
 """Problem side of convolutions: settings, constructor text and sizes, shared by both directions."""
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -185,6 +186,7 @@ def write_module(
     keyword = "=" in parts[0] or rng.random() < 0.4
     parts.append(f"kernel_size={kernel}" if keyword else kernel)
     uneven = len({*settings.kernel}) > 1 or rng.random() < 0.06
+    by_axis = kernel.startswith("(kernel_size_")
     table = [("stride", settings.stride, 1), ("padding", settings.padding, 0)]
     if transposed:
         table.append(("output_padding", settings.output_padding, 0))
@@ -196,7 +198,12 @@ def write_module(
             positional = False
             continue
         text = value_text(values, as_tuple=uneven and rng.random() < 0.5 and len(values) > 1)
-        if form != "literal":
+        if by_axis and rng.random() < 0.6:
+            defaults = str(plain) if form == "defaults" else None
+            ends = [re.sub("kernel_size", name, part) for part in kernel.strip("()").split(", ")]
+            args = [b.ctor_arg([e], str(v), defaults) for e, v in zip(ends, values, strict=True)]
+            text = f"({', '.join(args)})"
+        elif form != "literal":
             default = None
             if form == "defaults":
                 usual = join_tuple([plain] * len(values)) if text.startswith("(") else str(plain)
@@ -222,6 +229,9 @@ def write_module(
             default = rng.choice([text, text, text, "False"]) if form == "defaults" else None
             text = b.ctor_arg(["bias", "bias", "bias", "use_bias"], text, default)
         parts.append(f"bias={text}")
+    if form == "defaults" and rng.random() < 0.05:
+        unused = rng.choice([("output_padding", "0"), ("num_classes", "1000"), ("groups", "1")])
+        b.ctor_arg([unused[0]], unused[1], unused[1])
     return b.module(names, f"nn.{cls}({', '.join(parts)})")
 
 

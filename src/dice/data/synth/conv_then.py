@@ -14,6 +14,7 @@ from dice.data.synth.conv_spec import (
     named_dim,
     spatial_dims,
 )
+from dice.data.synth.norm import batch_norm, group_norm
 from dice.data.synth.pooling import write_global
 from dice.data.synth.pooling_cuda import global_mean_function, pool_function
 from dice.data.synth.reduce import KINDS, add_reduction
@@ -21,7 +22,7 @@ from dice.data.synth.softmax import add_softmax
 
 
 def build_conv_then(b: Builder) -> None:
-    """A convolution, perhaps an operator, then pooling, a global mean, a softmax or a reduction."""
+    """A convolution, perhaps an operator, then pooling, a norm, a global mean, a softmax or a reduction."""
     rng = b.rng
     nd = rng.choices([1, 2, 3], [25, 60, 15])[0]
     transposed = rng.random() < 0.3
@@ -46,6 +47,9 @@ def build_conv_then(b: Builder) -> None:
         lead = b.lead()
         b.shape = (*b.shape[:2], *(b.dim("one", 1, 1) for _ in range(nd))) if keep else b.shape[:2]
         b.call(global_mean_function(nd, lead, keep=keep))
+    elif then == "norm":
+        grouped = settings.groups == 1 and out_dim is not in_dim and rng.random() < 0.5
+        (group_norm if grouped else batch_norm)(b, [], rng.choice([0, 0, 1]), "tree")
     elif then == "softmax":
         add_softmax(b, [], 0)
     else:
@@ -83,5 +87,5 @@ def _two_pool(b: Builder, nd: int) -> None:
 
 
 FAMILIES: tuple[tuple[str, float, Callable[[Builder], None]], ...] = (
-    ("conv_then", 4.0, build_conv_then),
+    ("conv_then", 5.0, build_conv_then),
 )

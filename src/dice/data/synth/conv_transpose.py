@@ -12,5 +12,5 @@ def build_conv_transpose(b: Builder) -> None:
 
 
 FAMILIES: tuple[tuple[str, float, Callable[[Builder], None]], ...] = (
-    ("conv_transpose", 9.0, build_conv_transpose),
+    ("conv_transpose", 12.0, build_conv_transpose),
 )

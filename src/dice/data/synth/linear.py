@@ -1,4 +1,4 @@
-"""Families: linear layers, small stacks of them, and linear layers followed by a softmax or a reduction."""
+"""Families: linear layers, small stacks of them, and linear layers followed by a norm, a softmax or a reduction."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,6 +8,7 @@ from dice.data.synth.conv_spec import BATCH_NAMES, named_dim
 from dice.data.synth.cuda import PointOp
 from dice.data.synth.matmul import chain_count, draw_schedule
 from dice.data.synth.matmul_cuda import matmul_function
+from dice.data.synth.norm import batch_norm, layer_norm
 from dice.data.synth.reduce import KINDS, add_reduction
 from dice.data.synth.softmax import add_softmax
 
@@ -220,7 +221,7 @@ def build_mlp(b: Builder) -> None:
 
 
 def build_linear_then(b: Builder) -> None:
-    """A linear layer followed by a softmax or a reduction."""
+    """A linear layer followed by a norm, a softmax or a reduction."""
     rng = b.rng
     b.schedule = rng.choice(["plain", "tile16", "tile16"])
     start_rows(b)
@@ -231,7 +232,15 @@ def build_linear_then(b: Builder) -> None:
     b.call(matmul_function("linear", [lead, *weights], schedule=b.schedule))
     pre = sample_chain(b, rng.choices([0, 1], [60, 40])[0], Range(), extra_tensors=False)
     schedule = b.schedule
-    if rng.random() < 0.45:
+    way = rng.random()
+    if way < 0.25:
+        norm = (
+            batch_norm
+            if len(b.shape) == 2 and out.full != out.small and rng.random() < 0.6
+            else layer_norm
+        )
+        norm(b, pre, rng.choice([0, 0, 1]), "tree")
+    elif way < 0.55:
         add_softmax(b, pre)
     else:
         add_reduction(b, pre, kinds={k: w for k, w in KINDS.items() if k != "prod"})
@@ -241,5 +250,5 @@ def build_linear_then(b: Builder) -> None:
 FAMILIES: tuple[tuple[str, float, Callable[[Builder], None]], ...] = (
     ("linear", 9.0, build_linear),
     ("mlp", 2.0, build_mlp),
-    ("linear_then", 3.0, build_linear_then),
+    ("linear_then", 4.0, build_linear_then),
 )

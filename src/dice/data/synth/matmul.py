@@ -168,7 +168,9 @@ def build_bmm(b: Builder) -> None:
         w, right_t, n = a, not left_t, m
     else:
         w = b.input(_RIGHT_NAMES, right_dims)
-    last_two = [t for t in _BATCH_TRANSPOSED if not rank4 or ("1, 2" not in t and "permute" not in t)]
+    last_two = [
+        t for t in _BATCH_TRANSPOSED if not rank4 or ("1, 2" not in t and "permute" not in t)
+    ]
     x = rng.choice(last_two).replace("{t}", "{a}") if left_t else "{x}"
     operand = "{a}" if x == "{x}" else x
     y = rng.choice(last_two).replace("{t}", "{w}") if right_t else "{w}"

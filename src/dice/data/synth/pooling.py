@@ -1,4 +1,4 @@
-"""Families: pooling, adaptive and global pooling, nearest upsampling."""
+"""Families: pooling, adaptive and global pooling, upsampling."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,6 +18,7 @@ from dice.data.synth.conv_spec import (
 from dice.data.synth.cuda import PointOp
 from dice.data.synth.pooling_cuda import (
     adaptive_function,
+    bilinear_function,
     global_mean_function,
     pool_function,
     upsample_function,
@@ -292,49 +293,52 @@ def build_global(b: Builder) -> None:
 
 
 def build_upsample(b: Builder) -> None:
-    """Nearest upsampling by a whole factor."""
+    """Nearest or bilinear upsampling by a whole factor."""
     rng = b.rng
-    nd = rng.choices([1, 2, 3], [20, 65, 15])[0]
+    bilinear = rng.random() < 0.35
+    nd = 2 if bilinear else rng.choices([1, 2, 3], [20, 65, 15])[0]
     lead, spatial = start_image(b, nd, [3] * nd)
     factor = rng.choice((2, 2, 2, 3, 4))
-    prologue = around(b, 0.3)
+    prologue = [] if bilinear else around(b, 0.3)
     call = b.lead()
-    if rng.random() < 0.5:
+    mode = "'bilinear'" if bilinear else "'nearest'"
+    align = rng.choice([None, None, "True", "False"]) if bilinear else None
+    if rng.random() < 0.45:
         expr = b.hyper(["scale_factor", "scale_factor", "scale"], str(factor))
-        b.apply(
-            rng.choice(
-                [
-                    "F.interpolate({x}, scale_factor={s}, mode='nearest')",
-                    "F.interpolate({x}, scale_factor={s})",
-                ]
-            ),
-            "upsampled",
-            s=expr,
-        )
+        options = f", mode={b.hyper(['mode'], mode) if rng.random() < 0.4 else mode}"
+        if not bilinear and rng.random() < 0.4:
+            options = ""
+        if align:
+            align = b.hyper(["align_corners"], align)
+            options += f", align_corners={align}"
+        b.apply(f"F.interpolate({{x}}, scale_factor={expr}{options})", "upsampled")
+        align = align or "False"
     else:
         inner = b.ctor_expr(["scale_factor", "scale_factor", "upscale_factor"], str(factor), 0.4)
-        mode = rng.choice([", mode='nearest'", ", mode='nearest'", ""])
-        attr = b.module(
-            ("upsample", "upsample", "up", "upsampler", "interpolate"),
-            f"nn.Upsample(scale_factor={inner}{mode})",
-        )
+        options = f", mode={b.ctor_expr(['mode', 'mode', 'upsample_mode'], mode, 0.5)}"
+        if not bilinear and rng.random() < 0.25:
+            options = ""
+        if align:
+            options += f", align_corners={b.ctor_expr(['align_corners'], align, 0.6)}"
+        names = ("upsample", "upsample", "up", "upsampler", "interpolate")
+        attr = b.module(names, f"nn.Upsample(scale_factor={inner}{options})")
         b.apply(f"{attr}({{x}})", "upsampled")
-        expr = f"{attr}.scale_factor"
+        expr, align = f"{attr}.scale_factor", f"bool({attr}.align_corners)"
     b.candidate_import(f"from torch.nn.modules.utils import {TUPLES[nd]}")
+    scale = f"{TUPLES[nd]}(int({expr}))"
     b.shape = (
         *lead,
         *(b.dim(d.kind, int(d.full) * factor, int(d.small) * factor) for d in spatial),
     )
-    b.call(
-        upsample_function(
-            nd, call, f"{TUPLES[nd]}(int({expr}))", prologue=prologue, epilogue=behind(b)
-        )
-    )
+    if bilinear:
+        b.call(bilinear_function(call, scale, align, epilogue=behind(b)))
+    else:
+        b.call(upsample_function(nd, call, scale, prologue=prologue, epilogue=behind(b)))
 
 
 FAMILIES: tuple[tuple[str, float, Callable[[Builder], None]], ...] = (
     ("pool", 9.0, build_pool),
     ("adaptive_pool", 3.0, build_adaptive),
     ("global_pool", 2.0, build_global),
-    ("upsample", 2.0, build_upsample),
+    ("upsample", 3.0, build_upsample),
 )

@@ -1,4 +1,4 @@
-"""CUDA text of pooling and nearest upsampling in one, two and three dimensions.
+"""CUDA text of pooling and upsampling in one, two and three dimensions.
 
 One output per thread; kernel size, stride, padding and dilation are arguments. Adaptive pooling to one
 value per channel has a second schedule, "block": a block reduces one channel.
@@ -24,7 +24,9 @@ def _function(
     )
 
 
-def _one_per_thread(fn: OpFunction, axes: str, parts: Sequence[str], body: str) -> None:
+def _one_per_thread(
+    fn: OpFunction, axes: str, parts: Sequence[str], body: str, extra: str = ""
+) -> None:
     sizes = ", ".join(per_axis(f"int {part}{{A}}", axes) for part in parts)
     *coordinates, rest = unravel(axes)
     head = [
@@ -35,11 +37,13 @@ def _one_per_thread(fn: OpFunction, axes: str, parts: Sequence[str], body: str) 
     ]
     fn.kernels.append(
         f"__global__ void NAME_kernel(const float* x, {fn.kernel_params()}float* out, int64_t total,\n"
-        f"        {sizes}) {{\n{indent(head, 1)}{body}}}"
+        f"        {extra}{sizes}) {{\n{indent(head, 1)}{body}}}"
     )
 
 
-def _host(fn: OpFunction, axes: str, sizes: Sequence[str], args: Sequence[str]) -> None:
+def _host(
+    fn: OpFunction, axes: str, sizes: Sequence[str], args: Sequence[str], extra: str = ""
+) -> None:
     nd = len(axes)
     fn.host_body += [
         *sizes,
@@ -48,7 +52,7 @@ def _host(fn: OpFunction, axes: str, sizes: Sequence[str], args: Sequence[str]) 
         "auto out = torch::empty(sizes, x.options());",
         "int64_t total = out.numel();",
         f"NAME_kernel<<<(total + 255) / 256, 256>>>(x.data_ptr<float>(), {fn.launch_args('out')}out.data_ptr<float>(), total,",
-        f"    {', '.join(per_axis(arg, axes) for arg in args)});",
+        f"    {extra}{', '.join(per_axis(arg, axes) for arg in args)});",
         "return out;",
     ]
 
@@ -250,4 +254,28 @@ def upsample_function(
         for i, a in enumerate(axes)
     ]
     _host(fn, axes, sizes, ["I{A}", "O{A}", "scale[{i}]"])
+    return fn
+
+
+_BILINEAR = """float y = align ? (float)oh * (IH - 1) / max(OH - 1, 1) : fmaxf((oh + 0.5f) * IH / OH - 0.5f, 0.0f);
+float z = align ? (float)ow * (IW - 1) / max(OW - 1, 1) : fmaxf((ow + 0.5f) * IW / OW - 0.5f, 0.0f);
+int y0 = y, z0 = z;
+int y1 = min(y0 + 1, IH - 1), z1 = min(z0 + 1, IW - 1);
+float wy = y - y0, wz = z - z0;
+const float* p = x + n * IH * IW;
+float top = p[y0 * IW + z0] * (1.0f - wz) + p[y0 * IW + z1] * wz;
+float low = p[y1 * IW + z0] * (1.0f - wz) + p[y1 * IW + z1] * wz;"""
+
+
+def bilinear_function(
+    call: str, scale: str, align: str, *, epilogue: Sequence[PointOp] = ()
+) -> OpFunction:
+    """Bilinear upsampling of images by whole factors; `align` is the expression of align_corners."""
+    axes = AXES[2]
+    typed = [("at::IntArrayRef scale", scale), ("bool align", align)]
+    fn = _function("bilinear2d", call, typed, [], epilogue)
+    body = indent(_BILINEAR.split("\n"), 1) + fn.store("top * (1.0f - wy) + low * wy", epilogue, 1)
+    _one_per_thread(fn, axes, ["I", "O"], body, extra="bool align, ")
+    sizes = [f"int I{a} = x.size({i - 2}), O{a} = I{a} * scale[{i}];" for i, a in enumerate("HW")]
+    _host(fn, axes, sizes, ["I{A}", "O{A}"], extra="align, ")
     return fn
