@@ -1,4 +1,4 @@
-"""Build one extension: source text to a shared object in the cache.
+"""Build extensions: source text to a shared object in the cache.
 
 Routes, in order. "slim": one translation unit, CUDA source first, over the slim precompiled header.
 "slim-split": one translation unit per source, when both define functions and do not go together.
@@ -6,49 +6,30 @@ Routes, in order. "slim": one translation unit, CUDA source first, over the slim
 a source that needs more of torch's C++ API. The route taken is in the result.
 """
 
-import json
-import logging
 import re
 import time
-import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from dice.errors import BuildFailure
-from dice.toolchain.bindings import (
-    Binding,
-    ModuleDefinition,
-    find_module,
-    module_code,
-    requested_bindings,
-    wrappers,
-)
-from dice.toolchain.cache import Cache, cache_root, digest
-from dice.toolchain.compiler import candidate_messages, failure, run_hostile
-from dice.toolchain.parse import Function, ParsedSource, functions, includes, parse
-from dice.toolchain.prelude import Progress, Toolkit, toolkit
-from dice.toolchain.rewrite import rewrite
+from dice.toolchain.batch import build_together
+from dice.toolchain.prelude import Progress, toolkit
+from dice.toolchain.shared_object import SharedObject, compile_units
 from dice.toolchain.source import (
     CPP_FILE,
     CUDA_FILE,
     BuildOptions,
     BuiltExtension,
-    CompilerMessage,
     ExtensionSources,
 )
-
-logger = logging.getLogger(__name__)
-
-KIND = "extensions"
-_FORMAT = "1"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
-    """The C++ of one translation unit, before its line markers are resolved."""
-
-    name: str
-    text: str
+from dice.toolchain.units import (
+    ParsedExtension,
+    Unit,
+    defines_functions,
+    merged,
+    parse_extension,
+    split,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,260 +53,70 @@ def build(
     """
     options = options or BuildOptions()
     started = time.monotonic()
-    refuse_foreign_includes(sources)
-    cpp, cuda = parse(sources.cpp_sources), parse(sources.cuda_sources)
-    module = find_module(cpp) or find_module(cuda)
+    extension = parse_extension(sources)
     notes: list[str] = []
-    plans = _plans(sources, cpp, cuda, module)
-    error: BuildFailure | None = None
-    for plan in plans:
-        if plan.route == "full" and error is not None and not _full_header_may_help(error, sources):
+    first_error: BuildFailure | None = None
+    for plan in _plans(extension):
+        if plan.route == "full" and first_error is not None and not _full_may_help(first_error):
             break
         try:
-            path, cached = _build_plan(sources, plan, options, on_progress)
-        except BuildFailure as problem:
-            notes.append(f"the {plan.route} route failed: {str(problem).splitlines()[0]}")
-            error = error or problem
+            built = _compile(sources, plan, options, on_progress)
+        except BuildFailure as error:
+            notes.append(f"the {plan.route} route failed: {str(error).splitlines()[0]}")
+            first_error = first_error or error
             continue
         return BuiltExtension(
             sources=sources,
-            path=str(path),
+            path=str(built.path),
             seconds=time.monotonic() - started,
             route=plan.route,
             check=options.check,
-            cached=cached,
+            cached=built.cached,
             notes=tuple(notes),
         )
-    assert error is not None
-    raise error
+    assert first_error is not None
+    raise first_error
 
 
-def refuse_foreign_includes(sources: ExtensionSources) -> None:
-    """Reject includes of absolute or parent paths: a kernel file has no business with them."""
-    for file, text in ((CUDA_FILE, sources.cuda_sources), (CPP_FILE, sources.cpp_sources)):
-        for one in includes(parse(text)):
-            path = Path(one.path.strip('<>"'))
-            if path.is_absolute() or ".." in path.parts:
-                raise BuildFailure(
-                    f"{file}:{one.line}:1: error: include of {one.path} is not allowed"
-                )
+def build_batch(
+    sources: Sequence[ExtensionSources],
+    options: BuildOptions | None = None,
+    on_progress: Progress | None = None,
+) -> list[BuiltExtension | BuildFailure]:
+    """Build many extensions, in one translation unit as far as they go together.
 
-
-def _plans(
-    sources: ExtensionSources,
-    cpp: ParsedSource,
-    cuda: ParsedSource,
-    module: ModuleDefinition | None,
-) -> list[_Plan]:
-    if module is not None and module.bindings is None:
-        return [_Plan(route="full", units=(_merged(sources, cpp, cuda, None, bound=False),))]
-    if module is not None and module.bindings is not None:
-        bindings: tuple[Binding, ...] = module.bindings
-    else:
-        bindings = requested_bindings(sources, cpp)
-    plans = [_Plan(route="slim", units=(_merged(sources, cpp, cuda, bindings, bound=True),))]
-    if any(one.is_definition for one in functions(cpp)) and sources.cuda_sources.strip():
-        plans.append(_Plan(route="slim-split", units=_split(sources, cpp, cuda, bindings)))
-    if module is not None:
-        plans.append(_Plan(route="full", units=(_merged(sources, cpp, cuda, None, bound=False),)))
-    else:
-        plans.append(
-            _Plan(route="full", units=(_merged(sources, cpp, cuda, bindings, bound=False),))
-        )
-    return plans
-
-
-def _define_lines(sources: ExtensionSources) -> str:
-    return "".join(f"#define {name} {value}\n" for name, value in sources.defines)
-
-
-def _merged(
-    sources: ExtensionSources,
-    cpp: ParsedSource,
-    cuda: ParsedSource,
-    bindings: tuple[Binding, ...] | None,
-    *,
-    bound: bool,
-) -> Unit:
-    """One translation unit: the CUDA source, then what cpp_sources adds to it."""
-    cuda_text = _rewritten(sources.cuda_sources, cuda, (), slim=bound)
-    cpp_text = _rewritten(sources.cpp_sources, cpp, repeated_declarations(cpp, cuda), slim=bound)
-    return Unit(
-        name="extension",
-        text=_define_lines(sources)
-        + _marked(CUDA_FILE, cuda_text)
-        + _marked(CPP_FILE, cpp_text)
-        + _marked("bindings", _binding_text(bindings, bound)),
-    )
-
-
-def _split(
-    sources: ExtensionSources,
-    cpp: ParsedSource,
-    cuda: ParsedSource,
-    bindings: tuple[Binding, ...],
-) -> tuple[Unit, ...]:
-    """Two translation units, as in the stock build; the module's own file has the bindings."""
-    in_cuda = find_module(cuda) is not None
-    bind = _marked("bindings", _binding_text(bindings, True))
-    cuda_text = _marked(CUDA_FILE, _rewritten(sources.cuda_sources, cuda, (), slim=True))
-    cpp_text = _marked(CPP_FILE, _rewritten(sources.cpp_sources, cpp, (), slim=True))
-    defines = _define_lines(sources)
-    return (
-        Unit(name="cuda", text=defines + cuda_text + (bind if in_cuda else "")),
-        Unit(name="cpp", text=defines + cpp_text + ("" if in_cuda else bind)),
-    )
-
-
-PROVIDED_HEADERS = {
-    "<torch/extension.h>",
-    "<torch/torch.h>",
-    "<torch/types.h>",
-    "<torch/all.h>",
-    "<torch/script.h>",
-    "<torch/python.h>",
-    "<torch/serialize/tensor.h>",
-    "<ATen/ATen.h>",
-    "<ATen/Functions.h>",
-    "<ATen/Tensor.h>",
-    "<pybind11/pybind11.h>",
-    "<pybind11/stl.h>",
-    "<pybind11/numpy.h>",
-}
-"""What the slim precompiled header stands for: such includes are dropped from slim builds."""
-
-
-def _rewritten(
-    text: str, source: ParsedSource, drop: tuple[tuple[int, int], ...], *, slim: bool
-) -> str:
-    if slim:
-        module = find_module(source)
-        if module is not None:
-            drop = (*drop, (module.start, module.end))
-        provided = (one for one in includes(source) if _angled(one.path) in PROVIDED_HEADERS)
-        drop = (*drop, *((one.start, one.end) for one in provided))
-    return rewrite(text, drop=drop).text
-
-
-def _angled(path: str) -> str:
-    return f"<{path[1:-1].strip()}>"
-
-
-def repeated_declarations(cpp: ParsedSource, cuda: ParsedSource) -> tuple[tuple[int, int], ...]:
-    """Byte ranges of declarations in `cpp` that the CUDA source makes too.
-
-    In one translation unit a default argument may be given once only; the declaration adds nothing.
+    For sources of our own making: they share a shared object. What does not compile with the others
+    is built alone, so that its failure is its own.
     """
-    known = {_signature(one) for one in functions(cuda) if not one.is_template}
-    return tuple(
-        (one.start, one.end)
-        for one in functions(cpp)
-        if not one.is_definition and _signature(one) in known
-    )
+    options = options or BuildOptions()
+    results: list[BuiltExtension | BuildFailure] = []
+    for one, built in zip(sources, build_together(sources, options, on_progress), strict=True):
+        if built is not None:
+            results.append(built)
+            continue
+        try:
+            results.append(build(one, options=options, on_progress=on_progress))
+        except BuildFailure as error:
+            results.append(error)
+    return results
 
 
-_NOT_TYPE = re.compile(r"\b(?:const|torch::|at::|c10::|std::)|\s")
+def _plans(extension: ParsedExtension) -> list[_Plan]:
+    full = _Plan(route="full", units=(merged(extension, slim=False),))
+    if extension.bindings is None:
+        return [full]
+    plans = [_Plan(route="slim", units=(merged(extension, slim=True),))]
+    if defines_functions(extension.cpp) and extension.sources.cuda_sources.strip():
+        plans.append(_Plan(route="slim-split", units=split(extension)))
+    return [*plans, full]
 
 
-def _signature(function: Function) -> tuple[str, ...]:
-    return (function.name, *(_NOT_TYPE.sub("", one.type) for one in function.parameters))
-
-
-def _binding_text(bindings: tuple[Binding, ...] | None, bound: bool) -> str:
-    if bindings is None:
-        return ""
-    if bound:
-        return wrappers(bindings) + "\n" + module_code([("", "", bindings)])
-    lines = "".join(
-        f'  m.def("{one.python_name}", torch::wrap_pybind_function({one.function}));\n'
-        for one in bindings
-    )
-    return f"PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{lines}}}\n"
-
-
-def _marked(file: str, text: str) -> str:
-    return f'#line 1 "{file}"\n{text}\n'
-
-
-def _build_plan(
+def _compile(
     sources: ExtensionSources, plan: _Plan, options: BuildOptions, on_progress: Progress | None
-) -> tuple[Path, bool]:
+) -> SharedObject:
     kit = toolkit(options, on_progress, full=plan.route == "full")
-    own_files = {
-        CUDA_FILE: sources.cuda_sources,
-        CPP_FILE: sources.cpp_sources,
-        "bindings": "",
-    }
+    own_files = {CUDA_FILE: sources.cuda_sources, CPP_FILE: sources.cpp_sources, "bindings": ""}
     return compile_units(plan.units, kit, own_files, sources.include_dirs, options)
-
-
-def compile_units(
-    units: tuple[Unit, ...],
-    kit: Toolkit,
-    own_files: dict[str, str],
-    include_dirs: tuple[str, ...],
-    options: BuildOptions,
-) -> tuple[Path, bool]:
-    """Compile and link translation units into a cached shared object.
-
-    Returns its path and whether it was in the cache. Raises BuildFailure; a failure is cached too,
-    unless it was a timeout.
-    """
-    cache = Cache(cache_root(options.cache_dir))
-    key = digest(
-        _FORMAT, kit.key, *include_dirs, *(part for one in units for part in (one.name, one.text))
-    )
-    if not options.use_cache or include_dirs:
-        key += f"-{uuid.uuid4().hex[:8]}"
-    found = cache.find(KIND, key)
-    if found is not None:
-        return _cached(found), True
-    with cache.workspace() as workspace:
-        built = workspace / "built"
-        built.mkdir()
-        files = []
-        for unit in units:
-            file = workspace / f"{unit.name}.cpp"
-            file.write_text(unit.text)
-            files.append(file)
-        command: list[str | Path] = [kit.compiler, *kit.flags, "-Winvalid-pch"]
-        command += [f"-I{one}" for one in include_dirs]
-        command += ["-include", kit.header, "-c", *files]
-        objects = [file.with_suffix(".o") for file in files]
-        link: list[str | Path] = [
-            kit.compiler,
-            *objects,
-            "-o",
-            built / "extension.so",
-            *kit.link_flags,
-        ]
-        ran = run_hostile(
-            [command, link],
-            cwd=workspace,
-            readable=[*kit.readable_dirs, *include_dirs],
-            timeout_s=options.timeout_s,
-            memory_mib=options.memory_mib,
-        )
-        if ran.returncode != 0:
-            logger.debug("compiler output:\n%s", ran.output)
-            messages = candidate_messages(ran.output, own_files, kit.trusted_dirs)
-            problem = failure(ran, messages, options.timeout_s)
-            if not ran.timed_out and messages:
-                (built / "failure.json").write_text(json.dumps(_records(messages)))
-                cache.publish(built, KIND, key)
-            raise problem
-        return cache.publish(built, KIND, key) / "extension.so", False
-
-
-def _records(messages: list[CompilerMessage]) -> list[str]:
-    return [str(one) for one in messages[:10]]
-
-
-def _cached(entry: Path) -> Path:
-    failed = entry / "failure.json"
-    if failed.exists():
-        raise BuildFailure("\n".join(json.loads(failed.read_text())))
-    return entry / "extension.so"
 
 
 _NEEDS_FULL = re.compile(
@@ -334,6 +125,6 @@ _NEEDS_FULL = re.compile(
 )
 
 
-def _full_header_may_help(error: BuildFailure, sources: ExtensionSources) -> bool:
+def _full_may_help(error: BuildFailure) -> bool:
     """Whether an error of the slim route looks like something torch/extension.h would provide."""
     return _NEEDS_FULL.search(str(error)) is not None

@@ -1,0 +1,213 @@
+"""The C++ text of the translation units of an extension."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from dice.errors import BuildFailure
+from dice.toolchain.bindings import (
+    Binding,
+    ModuleDefinition,
+    find_module,
+    module_code,
+    requested_bindings,
+    wrappers,
+)
+from dice.toolchain.parse import Function, ParsedSource, functions, includes, macro_names, parse
+from dice.toolchain.rewrite import rewrite
+from dice.toolchain.source import CPP_FILE, CUDA_FILE, ExtensionSources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One translation unit."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedExtension:
+    """An extension's two texts, parsed, and what is to be bound."""
+
+    sources: ExtensionSources
+    cpp: ParsedSource
+    cuda: ParsedSource
+    module: ModuleDefinition | None
+    bindings: tuple[Binding, ...] | None
+    """None where only pybind11 can bind: see `ModuleDefinition.bindings`."""
+
+
+def parse_extension(sources: ExtensionSources) -> ParsedExtension:
+    """Parse and look over an extension.
+
+    Raises BuildFailure for includes of absolute or parent paths (a kernel file has no business with
+    them) and for functions that `cpp_sources` does not declare.
+    """
+    cpp, cuda = parse(sources.cpp_sources), parse(sources.cuda_sources)
+    for file, parsed in ((CUDA_FILE, cuda), (CPP_FILE, cpp)):
+        for one in includes(parsed):
+            path = Path(one.path.strip('<>"'))
+            if path.is_absolute() or ".." in path.parts:
+                raise BuildFailure(
+                    f"{file}:{one.line}:1: error: include of {one.path} is not allowed"
+                )
+    module = find_module(cpp) or find_module(cuda)
+    bindings = module.bindings if module is not None else requested_bindings(sources, cpp)
+    return ParsedExtension(sources=sources, cpp=cpp, cuda=cuda, module=module, bindings=bindings)
+
+
+def merged(extension: ParsedExtension, *, slim: bool) -> Unit:
+    """One translation unit: the CUDA source, what cpp_sources adds to it, the bindings."""
+    return Unit(
+        name="extension",
+        text=_define_lines(extension.sources)
+        + _marked(CUDA_FILE, _cuda_text(extension, slim=slim))
+        + _marked(CPP_FILE, _cpp_text(extension, slim=slim))
+        + _marked("bindings", _slim_bindings(extension) if slim else _full_bindings(extension)),
+    )
+
+
+def split(extension: ParsedExtension) -> tuple[Unit, ...]:
+    """Two translation units, as in the stock build; the module's own source has the bindings."""
+    in_cuda = find_module(extension.cuda) is not None
+    bind = _marked("bindings", _slim_bindings(extension))
+    defines = _define_lines(extension.sources)
+    cuda = _marked(CUDA_FILE, _rewritten(extension.sources.cuda_sources, extension.cuda, slim=True))
+    cpp = _marked(CPP_FILE, _rewritten(extension.sources.cpp_sources, extension.cpp, slim=True))
+    return (
+        Unit(name="cuda", text=defines + cuda + (bind if in_cuda else "")),
+        Unit(name="cpp", text=defines + cpp + ("" if in_cuda else bind)),
+    )
+
+
+def together(extensions: list[tuple[int, ParsedExtension]]) -> Unit:
+    """One translation unit for several extensions, each in a namespace of its own.
+
+    Includes go to the top, macros end with their extension. The Python names of extension `i` start
+    with `batch_prefix(i)`, its file names with `i/`.
+    """
+    hoisted: dict[str, None] = {}
+    parts: list[str] = []
+    tables = []
+    for index, one in extensions:
+        assert one.bindings is not None
+        for parsed in (one.cuda, one.cpp):
+            for include in includes(parsed):
+                if _angled(include.path) not in PROVIDED_HEADERS:
+                    hoisted[f"#include {include.path}\n"] = None
+        space = f"dice_{index}"
+        names = dict.fromkeys([*macro_names(one.cuda), *macro_names(one.cpp)])
+        parts += [
+            f"namespace {space} {{\n",
+            _marked(f"{index}/{CUDA_FILE}", _cuda_text(one, slim=True, all_includes=True)),
+            _marked(f"{index}/{CPP_FILE}", _cpp_text(one, slim=True, all_includes=True)),
+            _marked(f"{index}/bindings", wrappers(one.bindings)),
+            f"}}  // namespace {space}\n",
+            *(f"#undef {name}\n" for name in names),
+        ]
+        tables.append((batch_prefix(index), f"{space}::", one.bindings))
+    return Unit(name="extension", text="".join([*hoisted, *parts, module_code(tables)]))
+
+
+def batch_prefix(index: int) -> str:
+    return f"b{index}_"
+
+
+def defines_functions(source: ParsedSource) -> bool:
+    return any(one.is_definition for one in functions(source))
+
+
+def _define_lines(sources: ExtensionSources) -> str:
+    return "".join(f"#define {name} {value}\n" for name, value in sources.defines)
+
+
+def _cuda_text(one: ParsedExtension, *, slim: bool, all_includes: bool = False) -> str:
+    return _rewritten(one.sources.cuda_sources, one.cuda, slim=slim, all_includes=all_includes)
+
+
+def _cpp_text(one: ParsedExtension, *, slim: bool, all_includes: bool = False) -> str:
+    repeated = repeated_declarations(one.cpp, one.cuda)
+    return _rewritten(
+        one.sources.cpp_sources, one.cpp, slim=slim, drop=repeated, all_includes=all_includes
+    )
+
+
+PROVIDED_HEADERS = {
+    "<torch/extension.h>",
+    "<torch/torch.h>",
+    "<torch/types.h>",
+    "<torch/all.h>",
+    "<torch/script.h>",
+    "<torch/python.h>",
+    "<torch/serialize/tensor.h>",
+    "<ATen/ATen.h>",
+    "<ATen/Functions.h>",
+    "<ATen/Tensor.h>",
+    "<pybind11/pybind11.h>",
+    "<pybind11/stl.h>",
+    "<pybind11/numpy.h>",
+}
+"""What the slim precompiled header stands for: such includes are dropped from slim builds."""
+
+
+def _rewritten(
+    text: str,
+    source: ParsedSource,
+    *,
+    slim: bool,
+    drop: tuple[tuple[int, int], ...] = (),
+    all_includes: bool = False,
+) -> str:
+    if slim:
+        module = find_module(source)
+        if module is not None:
+            drop = (*drop, (module.start, module.end))
+        provided = (
+            one for one in includes(source) if all_includes or _angled(one.path) in PROVIDED_HEADERS
+        )
+        drop = (*drop, *((one.start, one.end) for one in provided))
+    return rewrite(text, drop=drop).text
+
+
+def _angled(path: str) -> str:
+    return f"<{path[1:-1].strip()}>"
+
+
+def repeated_declarations(cpp: ParsedSource, cuda: ParsedSource) -> tuple[tuple[int, int], ...]:
+    """Byte ranges of declarations in `cpp` that the CUDA source makes too.
+
+    In one translation unit a default argument may be given once only; the declaration adds nothing.
+    """
+    known = {_signature(one) for one in functions(cuda) if not one.is_template}
+    return tuple(
+        (one.start, one.end)
+        for one in functions(cpp)
+        if not one.is_definition and _signature(one) in known
+    )
+
+
+_NOT_TYPE = re.compile(r"\b(?:const|torch::|at::|c10::|std::)|\s")
+
+
+def _signature(function: Function) -> tuple[str, ...]:
+    return (function.name, *(_NOT_TYPE.sub("", one.type) for one in function.parameters))
+
+
+def _slim_bindings(one: ParsedExtension) -> str:
+    assert one.bindings is not None
+    return wrappers(one.bindings) + "\n" + module_code([("", "", one.bindings)])
+
+
+def _full_bindings(one: ParsedExtension) -> str:
+    if one.module is not None:
+        return ""
+    lines = "".join(
+        f'  m.def("{binding.python_name}", torch::wrap_pybind_function({binding.function}));\n'
+        for binding in one.bindings or ()
+    )
+    return f"PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{lines}}}\n"
+
+
+def _marked(file: str, text: str) -> str:
+    return f'#line 1 "{file}"\n{text}\n'
