@@ -9,6 +9,7 @@
 #include <ATen/Dispatch.h>
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/IListRef.h>
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>

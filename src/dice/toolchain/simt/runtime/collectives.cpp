@@ -22,7 +22,8 @@ Collective& arrive(Block& block, uint32_t mask, int thread) {
     mask |= lane_bit;
   }
   Collective* free_slot = nullptr;
-  for (Collective& collective : warp.collectives) {
+  for (int k = 0; k < warp.used; k++) {
+    Collective& collective = warp.collectives[k];
     if (collective.mask == mask) {
       collective.arrived |= lane_bit;
       return collective;
@@ -32,7 +33,7 @@ Collective& arrive(Block& block, uint32_t mask, int thread) {
     }
   }
   if (free_slot == nullptr) {
-    abort_kernel("warp_mask", "too many warp operations with different masks at once");
+    free_slot = &warp.collectives[warp.used++];
   }
   free_slot->mask = mask;
   free_slot->arrived = lane_bit;

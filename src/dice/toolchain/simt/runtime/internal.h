@@ -29,12 +29,14 @@ struct Collective {
   alignas(16) unsigned char values[32][16];
 };
 
-// Operations with disjoint masks can be in flight side by side, and finished ones await readers.
-constexpr int collectives_per_warp = 8;
+// Operations with disjoint masks can be in flight side by side, and finished ones await readers;
+// a lane takes part in one at a time, so there are never more than there are lanes.
+constexpr int collectives_per_warp = 32;
 
 struct Warp {
   uint32_t live = 0;
   uint32_t epoch = 0;  // completed collectives: orders the lanes' accesses for the race check
+  int used = 0;        // collectives that have been in use since the block began
   Collective collectives[collectives_per_warp];
 };
 

@@ -101,7 +101,8 @@ void finish_thread(Block& block, int index) {
   int warp_index = index / 32;
   Warp& warp = block.warps[warp_index];
   warp.live &= ~(1u << (index & 31));
-  for (Collective& collective : warp.collectives) {
+  for (int k = 0; k < warp.used; k++) {
+    Collective& collective = warp.collectives[k];
     if (collective.mask && (collective.mask & warp.live & ~collective.arrived) == 0) {
       complete(block, collective, warp_index);
     }
@@ -280,10 +281,11 @@ void reset_threads(Block& block) {
   for (Warp& warp : block.warps) {
     warp.live = rest >= 32 ? ~0u : (1u << rest) - 1;
     rest -= 32;
-    for (Collective& collective : warp.collectives) {
-      collective.mask = 0;
-      collective.unread = 0;
+    for (int k = 0; k < warp.used; k++) {
+      warp.collectives[k].mask = 0;
+      warp.collectives[k].unread = 0;
     }
+    warp.used = 0;
   }
 }
 
