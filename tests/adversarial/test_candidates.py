@@ -13,11 +13,12 @@ import pytest
 from dice.errors import ToolchainError
 from dice.problems.parse import load_problem
 from dice.sandbox import Limits
+from dice.toolchain.source import BuildOptions
 from dice.types import Candidate
 from dice.verify import Judge, Policy
 
 HERE = Path(__file__).parent
-FILES = sorted((HERE / "candidates").glob("*/*.py"))
+FILES = sorted((HERE / "candidates").glob("*/*.[pt][yx]*"))
 LIMITS = Limits(wall_s=60.0, cpu_s=60, memory_mib=1024, disk_mib=256, threads=64)
 
 
@@ -25,7 +26,9 @@ class Court:
     """One judge for the whole file, with its problems and a tally."""
 
     def __init__(self) -> None:
-        self.judge = Judge(Policy(call_s=5.0, import_s=5.0, limits=LIMITS))
+        options = BuildOptions(timeout_s=20.0, memory_mib=1536)
+        policy = Policy(call_s=5.0, import_s=5.0, limits=LIMITS)
+        self.judge = Judge(policy, build_options=options)
         self._prepared = {}
         self.tally: Counter[tuple[str, bool]] = Counter()
 

@@ -53,9 +53,7 @@ def restrict(access: Access, *, network: bool = False) -> None:
         ):
             for path in paths:
                 _allow(ruleset, path, rights & handled)
-        syscalls.call(
-            syscalls.LANDLOCK_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)
-        )
+        syscalls.call(syscalls.LANDLOCK_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     finally:
         os.close(ruleset)
 

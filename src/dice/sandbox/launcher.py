@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import types
+from typing import Any
 
 
 def _package(root: str) -> None:
@@ -40,13 +41,12 @@ def _namespaces() -> list[str]:
     return ["process_namespace", "network_namespace"]
 
 
-def _command(request: dict[str, object]) -> None:
+def _command(request: dict[str, Any]) -> None:
     """In the child: confine, then become the command."""
     from dice.sandbox import confine, landlock, seccomp, syscalls
     from dice.sandbox.records import Access, Limits
 
-    limits = Limits(**request["limits"])  # type: ignore[arg-type]
-    access = Access(**request["access"])  # type: ignore[arg-type]
+    limits, access = Limits(**request["limits"]), Access(**request["access"])
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     with contextlib.suppress(OSError):
@@ -56,7 +56,7 @@ def _command(request: dict[str, object]) -> None:
     confine.set_limits(limits, processes=True)
     with contextlib.suppress(OSError):
         seccomp.install(notify=False, worker=False)
-    argv = [str(word) for word in request["argv"]]  # type: ignore[attr-defined]
+    argv = [str(word) for word in request["argv"]]
     os.execvp(argv[0], argv)
 
 
@@ -67,19 +67,38 @@ def main() -> int:
 
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     _namespaces()
-    pid = os.fork()
-    if pid == 0:
+    receive, report = os.pipe()
+    if os.fork() == 0:
+        # the first process of the namespace ignores signals, so it is not the command itself
+        os.close(receive)
+        os.write(report, _wait_for_command(request).to_bytes(4, "little"))
+        os._exit(0)
+    os.close(report)
+    status = int.from_bytes(os.read(receive, 4), "little")
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    return os.WEXITSTATUS(status)
+
+
+def _wait_for_command(request: dict[str, Any]) -> int:
+    """Start the command, collect orphans, and return the command's wait status."""
+    from dice.sandbox import syscalls
+
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    command = os.fork()
+    if command == 0:
         try:
             _command(request)
         except BaseException as error:
-            print(f"{request['argv'][0]}: {error}", file=sys.stderr)
+            print(f"{request['argv'][0]}: {error}", file=sys.stderr, flush=True)
         os._exit(127)
-    _, status = os.waitpid(pid, 0)
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        signal.signal(number, signal.SIG_DFL) if number not in (9, 19) else None
-        os.kill(os.getpid(), number)
-    return os.WEXITSTATUS(status)
+    while True:
+        pid, status = os.wait()
+        if pid == command:
+            return status
 
 
 if __name__ == "__main__":

@@ -159,9 +159,7 @@ def install(*, notify: bool, worker: bool = True) -> int | None:
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("<HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
     flags = 1 << 3 if notify else 0
-    value = syscalls.call(
-        syscalls.SECCOMP, ctypes.c_uint(1), ctypes.c_uint(flags), header
-    )
+    value = syscalls.call(syscalls.SECCOMP, ctypes.c_uint(1), ctypes.c_uint(flags), header)
     return value if notify else None
 
 

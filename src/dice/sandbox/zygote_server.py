@@ -16,13 +16,12 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from dice.sandbox import confine, syscalls, wire
+from dice.sandbox import confine, wire
 from dice.sandbox.records import Access, Limits
 
 
 def serve(control: socket.socket, preload: list[str]) -> None:
     """Answer spawn requests until the other end closes, then end every child."""
-    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     for name in preload:
         module, _, function = name.partition(":")
         loaded = importlib.import_module(module)
@@ -39,7 +38,8 @@ def serve(control: socket.socket, preload: list[str]) -> None:
     control.sendall(b"ready")
     try:
         while True:
-            ready, _, _ = select.select([control, wake_read], [], [])
+            watched: list[socket.socket | int] = [control, wake_read]
+            ready, _, _ = select.select(watched, [], [])
             if wake_read in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake_read, 4096)
@@ -122,9 +122,7 @@ def _child(request: wire.Message, channel: int, out: int, err: int) -> int:
     entry: Callable[[wire.Channel], int] = getattr(importlib.import_module(module), function)
     sock = socket.socket(fileno=keep)
     limits = Limits(**request["limits"])
-    access = Access(
-        readable=tuple(request["readable"]), writable=(directory, *request["writable"])
-    )
+    access = Access(readable=tuple(request["readable"]), writable=(directory, *request["writable"]))
     confined = confine.confine_worker(limits, access)
     hello = {"active": confined.active, "missing": confined.missing}
     listener = [] if confined.listener is None else [confined.listener]

@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Any
 from dice.verify.policy import Policy
 
 if TYPE_CHECKING:
-    from dice.verify.judge import Judge, PreparedProblem
+    from dice.verify.judge import Judge
+    from dice.verify.reference import PreparedProblem
 
 __all__ = ["Judge", "Policy", "PreparedProblem"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Judge", "PreparedProblem"):
-        from dice.verify import judge
+    if name == "Judge":
+        from dice.verify.judge import Judge
 
-        return getattr(judge, name)
+        return Judge
+    if name == "PreparedProblem":
+        from dice.verify.reference import PreparedProblem
+
+        return PreparedProblem
     raise AttributeError(name)

@@ -57,12 +57,12 @@ def _compare(c: Tree, p: Tree, o: Tree, policy: Policy, where: str) -> Compariso
     if isinstance(p, dict):
         if not isinstance(c, dict) or set(c) != set(p):
             return _fail("structure", where, f"is {_name(c)}, expected {_name(p)}")
-        oracles = o if isinstance(o, dict) else {}
-        parts = [_compare(c[k], p[k], oracles.get(k), policy, f"{where}[{k!r}]") for k in p]
+        wide = o if isinstance(o, dict) else {}
+        parts = [_compare(c[k], p[k], wide.get(k), policy, f"{where}[{k!r}]") for k in p]
         return _worst(parts, where)
     if isinstance(p, float) and isinstance(c, float):
-        tensors = [torch.tensor(x, dtype=torch.float64) for x in (c, p)]
-        return _compare_tensors(*tensors, None, policy, where)
+        c, p = (torch.tensor(number, dtype=torch.float64) for number in (c, p))
+        return _compare_tensors(c, p, None, policy, where)
     if type(c) is not type(p) or c != p:
         return _fail("structure", where, f"is {c!r}, expected {p!r}")
     return Comparison(ok=True, where=where)
@@ -133,13 +133,15 @@ def _compare_floats(
     excess = error - allowed
     worst = int(torch.argmax(excess))
     share = (excess > 0).double().mean().item()
-    record = {
+    record: dict[str, float] = {
         "max_error": error[worst].item(),
         "tolerance": allowed[worst].item(),
         "mismatched": share,
     }
     if share == 0:
-        return Comparison(ok=True, where=where, **record)
+        return Comparison(
+            ok=True, where=where, max_error=record["max_error"], tolerance=record["tolerance"]
+        )
     position = torch.nonzero(finite)[worst].tolist()
     message = (
         f"differs at {tuple(position)}: {c64[worst].item():.6g}, expected {o64[worst].item():.6g}"
@@ -149,9 +151,7 @@ def _compare_floats(
 
 
 def _fail(reason: str, where: str, message: str, **record: float) -> Comparison:
-    return Comparison(
-        ok=False, reason=reason, where=where, message=f"{where} {message}", **record
-    )
+    return Comparison(ok=False, reason=reason, where=where, message=f"{where} {message}", **record)
 
 
 def _worst(parts: list[Comparison], where: str) -> Comparison:

@@ -31,7 +31,9 @@ def lint(outputs: Outputs, policy: Policy) -> tuple[Evidence, ...]:
     pairs = list(zip(outputs.references, outputs.oracles, strict=True))
     if outputs.random:
         findings.append(
-            _finding("random_reference", "the reference gives different outputs for the same inputs")
+            _finding(
+                "random_reference", "the reference gives different outputs for the same inputs"
+            )
         )
     if any(_has_nan(reference) for reference, _ in pairs):
         findings.append(_finding("nan_reference", "the reference's output has NaN"))

@@ -17,11 +17,11 @@ from dice.verify.reduce import Measured
 _REAL_LIMIT = 1 << 24
 
 
-class _WorkCounter(TorchDispatchMode):
+class _WorkCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up the elements that operations return."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.elements = 0
 
     def __torch_dispatch__(

@@ -135,7 +135,9 @@ def _assemble(
     if changes:
         notes.insert(0, "reduced to CPU size: " + ", ".join(changes))
     if report["stateful"]:
-        notes.append("the reference changes its state from call to call; calls are compared in order")
+        notes.append(
+            "the reference changes its state from call to call; calls are compared in order"
+        )
     notes.append("inputs tried: " + ", ".join(variations))
     return PreparedProblem(
         problem=problem,

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from dice.sandbox.wire import Channel, Message
+from dice.toolchain import cuda_device
 from dice.verify import input_sets, trees
 from dice.verify.correctness import compare
 from dice.verify.measure import load_namespace, measure
@@ -44,7 +45,8 @@ def main(channel: Channel) -> int:
 
 
 def _prepare(code: str, policy: Policy) -> Message:
-    map_cuda_to_cpu()
+    if not torch.cuda.is_available():
+        cuda_device.install(torch)
     budget = 1.0
     while True:
         reduced = reduce_code(code, measure, policy, budget=budget)
@@ -63,39 +65,6 @@ def _prepare(code: str, policy: Policy) -> Message:
 def run_reference(reduced: Reduced, policy: Policy) -> "ReferenceRun":
     """Everything but writing it down. Raises ProblemFault."""
     return ReferenceRun(reduced, policy)
-
-
-def map_cuda_to_cpu() -> None:
-    """Let a problem that says `.cuda()` run where there is no GPU."""
-    if torch.cuda.is_available():
-        return
-    torch.Tensor.cuda = lambda self, *_, **__: self  # type: ignore[assignment,method-assign]
-    torch.nn.Module.cuda = lambda self, *_, **__: self  # type: ignore[assignment,method-assign]
-    for name in ("rand", "randn", "randint", "zeros", "ones", "empty", "full", "tensor", "arange"):
-        setattr(torch, name, _on_cpu(getattr(torch, name)))
-    for owner in (torch.Tensor, torch.nn.Module):
-        owner.to = _to_cpu(owner.to)  # type: ignore[assignment,method-assign]
-
-
-def _on_cpu(function: Any) -> Any:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if "cuda" in str(kwargs.get("device", "")):
-            kwargs["device"] = "cpu"
-        return function(*args, **kwargs)
-
-    return call
-
-
-def _to_cpu(function: Any) -> Any:
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        def cpu(value: Any) -> Any:
-            is_device = isinstance(value, str | torch.device) and "cuda" in str(value)
-            return "cpu" if is_device else value
-
-        args = tuple(cpu(value) for value in args)
-        return function(self, *args, **{key: cpu(value) for key, value in kwargs.items()})
-
-    return call
 
 
 class ReferenceRun:
@@ -212,7 +181,8 @@ class ReferenceRun:
         except Exception:
             return False
         oracle = self._oracle(self._double(self.fresh), inputs)
-        wide = trees.tensors(oracle) or [None] * len(trees.tensors(output))
+        wide: list[torch.Tensor | None] = [*trees.tensors(oracle)]
+        wide = wide or [None] * len(trees.tensors(output))
         for p, o in zip(trees.tensors(output), wide, strict=True):
             if not p.is_floating_point():
                 continue

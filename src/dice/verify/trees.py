@@ -44,7 +44,7 @@ def save(tree: Tree, path: str) -> None:
         file.write(struct.pack("<Q", len(head)))
         file.write(head)
         for blob in blobs:
-            file.write(memoryview(blob.numpy()))
+            file.write(blob.numpy().data)
 
 
 def load(path: str, *, max_bytes: int = 4 << 30) -> Tree:

@@ -2,8 +2,8 @@
 
 from dice.verify.measure import measure
 from dice.verify.policy import Policy
-from dice.verify.reference_child import run_reference
 from dice.verify.reduce import Reduced
+from dice.verify.reference_child import run_reference
 
 _PROBLEM = """
 import torch

@@ -101,7 +101,9 @@ class _Worker:
         namespace = self._import(job["code"])
         model_class = namespace.get("ModelNew")
         if not isinstance(model_class, type) or not issubclass(model_class, torch.nn.Module):
-            raise _Stop(self._report("import", "no_model_new", "defines no class ModelNew(nn.Module)"))
+            raise _Stop(
+                self._report("import", "no_model_new", "defines no class ModelNew(nn.Module)")
+            )
         init = _load("init.bin")
         torch.manual_seed(job["construction_seed"])
         try:
@@ -232,7 +234,7 @@ def _digest(tensor: torch.Tensor) -> str:
     flat = tensor.detach().contiguous().reshape(-1)
     if not flat.numel():
         return ""
-    return _hash(memoryview(flat.view(_uint8).numpy()), digest_size=16).hexdigest()
+    return _hash(flat.view(_uint8).numpy().data, digest_size=16).hexdigest()
 
 
 def _digests(values: list[torch.Tensor]) -> list[str]:

@@ -115,8 +115,9 @@ def test_odd_sizes_stay_odd():
 
 
 def test_products_are_one_number():
-    reduced = _reduced("SIZE = 1024 * 64 * 64\n" + LITERALS.replace("8192, 2048", "SIZE")
-                       .replace("[2048]", "[1]"))
+    reduced = _reduced(
+        "SIZE = 1024 * 64 * 64\n" + LITERALS.replace("8192, 2048", "SIZE").replace("[2048]", "[1]")
+    )
     assert reduced.changes
     assert reduced.changes[0].startswith("SIZE 4194304 -> ")
     assert isinstance(_constants(reduced.code)["SIZE"], int)
