@@ -57,7 +57,7 @@ Block& block_of_kernel() {
   if (context.block == nullptr) {
     throw Error("a warp operation was called outside a kernel");
   }
-  settle_pending_write();
+  settle_pending_write(*context.block);
   count_step(*context.block);
   return *context.block;
 }

@@ -72,6 +72,7 @@ struct Block {
   int predicate_count[2] = {};
   uint32_t sequence = 0;  // unique over all launches, as far as the shadow remembers
   bool barrier_reported = false;
+  bool write_pending = false;  // see settle_pending_write
   bool failed = false;
   std::string failure;
   uint64_t steps = 0;
@@ -141,7 +142,15 @@ void fill_with_poison(void* memory, size_t size);
 // --- shadow.cpp ---
 void begin_launch_checks(const LaunchRequest& request, uint64_t blocks);
 void begin_worker_checks();
-void settle_pending_write();
+void judge_pending_write(Block& block);
+
+// A suspicious write is judged at the thread's next step, once its value is known.
+inline void settle_pending_write(Block& block) {
+  if (block.write_pending) {
+    judge_pending_write(block);
+  }
+}
+
 uint32_t sequence_of_block(uint64_t block_index);
 
 // --- memory_map.cpp ---

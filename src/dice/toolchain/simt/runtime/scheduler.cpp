@@ -30,34 +30,30 @@ int pick_runnable(Block& block) {
   return -1;
 }
 
-void check_same_barrier(Block& block) {
-  int line = 0;
-  for (const Thread& thread : block.threads) {
-    if (thread.state != ThreadState::at_barrier || thread.barrier_line == 0) {
-      continue;
-    }
-    if (line != 0 && thread.barrier_line != line) {
-      std::string message = "threads of one block wait at different barriers: __syncthreads() on line " +
-                            std::to_string(line) + " and on line " +
-                            std::to_string(thread.barrier_line);
-      uint3 index = thread.index;
-      report_at({.kind = "divergent_barrier", .message = message, .array = "", .bytes = 0},
-                context.block_index, index);
-      fail_block(block, message);
-    }
-    line = thread.barrier_line;
-  }
+[[noreturn]] void fail_at_different_barriers(Block& block, int line, const Thread& thread) {
+  std::string message = "threads of one block wait at different barriers: __syncthreads() on line " +
+                        std::to_string(line) + " and on line " +
+                        std::to_string(thread.barrier_line);
+  report_at({.kind = "divergent_barrier", .message = message, .array = "", .bytes = 0},
+            context.block_index, thread.index);
+  fail_block(block, message);
 }
 
 void release_barrier(Block& block) {
-  check_same_barrier(block);
   block.barrier_epoch++;
   int next = block.barrier_epoch & 1;
   block.predicate_sum[next] = 0;
   block.predicate_count[next] = 0;
   block.at_barrier = 0;
+  int line = 0;  // 0: a barrier inside a library, which is not compared
   for (Thread& thread : block.threads) {
     if (thread.state == ThreadState::at_barrier) {
+      if (thread.barrier_line != line && thread.barrier_line != 0) {
+        if (line != 0) {
+          fail_at_different_barriers(block, line, thread);
+        }
+        line = thread.barrier_line;
+      }
       thread.state = ThreadState::runnable;
     }
   }
@@ -95,7 +91,7 @@ void resolve_deadlock(Block& block) {
 }
 
 void finish_thread(Block& block, int index) {
-  settle_pending_write();
+  settle_pending_write(block);
   block.threads[index].state = ThreadState::done;
   block.live--;
   int warp_index = index / 32;
@@ -220,7 +216,7 @@ void barrier(int line) {
   if (block == nullptr) {
     throw Error("__syncthreads() was called outside a kernel");
   }
-  settle_pending_write();
+  settle_pending_write(*block);
   count_step(*block);
   int index = context.thread;
   Thread& thread = block->threads[index];
@@ -312,6 +308,7 @@ void run_block(Block& block, const LaunchRequest& request, uint64_t index) {
   block.predicate_sum[0] = block.predicate_sum[1] = 0;
   block.predicate_count[0] = block.predicate_count[1] = 0;
   block.barrier_reported = false;
+  block.write_pending = false;
   block.failed = false;
   block.steps = 0;
   block.fiber_count = 0;

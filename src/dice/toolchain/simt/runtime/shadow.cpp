@@ -20,6 +20,9 @@ namespace simt {
 
 std::string name_near(const char* address);
 
+// The library is loaded before the kernels; without this each use is a call.
+#define SIMT_FAST_TLS __attribute__((tls_model("initial-exec")))
+
 namespace {
 
 constexpr int max_reports_per_worker = 200;
@@ -41,7 +44,6 @@ struct RegionHit {
 // A write that overlaps another access is judged once it has happened: only then is it known
 // whether it changed the value.
 struct PendingWrite {
-  bool active = false;
   char* address;
   size_t size;
   unsigned char before[16];
@@ -50,13 +52,13 @@ struct PendingWrite {
   uint3 thread;
 };
 
-thread_local RegionHit hits[4];
-thread_local unsigned next_hit = 0;
-thread_local int reports = 0;
-thread_local PendingWrite pending;
-thread_local bool block_fenced = false;  // the running block's
-thread_local bool block_did_atomic = false;
-thread_local uint32_t fence_sequence = 0;  // the block that the two flags are about
+SIMT_FAST_TLS thread_local RegionHit hits[4];
+SIMT_FAST_TLS thread_local unsigned next_hit = 0;
+SIMT_FAST_TLS thread_local int reports = 0;
+SIMT_FAST_TLS thread_local PendingWrite pending;
+SIMT_FAST_TLS thread_local bool block_fenced = false;  // the running block's
+SIMT_FAST_TLS thread_local bool block_did_atomic = false;
+SIMT_FAST_TLS thread_local uint32_t fence_sequence = 0;  // the block that the two flags are about
 
 Cell* map_cells(size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -158,7 +160,8 @@ bool may_report() {
 }
 
 void report_race(const char* what, Stamp other, const Place& place, char* address, bool is_write) {
-  if (pending.active || !may_report()) {
+  Block& block = *context.block;
+  if (block.write_pending || !may_report()) {
     return;
   }
   Finding finding = finding_at("race", place,
@@ -168,7 +171,7 @@ void report_race(const char* what, Stamp other, const Place& place, char* addres
     report(finding);
     return;
   }
-  pending.active = true;
+  block.write_pending = true;
   pending.address = address;
   pending.size = place.size;
   memcpy(pending.before, address, place.size);
@@ -550,14 +553,10 @@ void begin_worker_checks() {
     hit = {};
   }
   reports = 0;
-  pending.active = false;
 }
 
-void settle_pending_write() {
-  if (!pending.active) {
-    return;
-  }
-  pending.active = false;
+void judge_pending_write(Block& block) {
+  block.write_pending = false;
   if (memcmp(pending.before, pending.address, pending.size) != 0) {
     report_at(pending.finding, pending.block, pending.thread);
   }
@@ -571,7 +570,7 @@ void check_access(char* address, size_t size, Access access) {
   if (static_cast<size_t>(address - reinterpret_cast<char*>(&context)) < sizeof context) {
     return;
   }
-  settle_pending_write();
+  settle_pending_write(*block);
   const char* stack = block->fibers[block->current_fiber].stack;
   if (static_cast<size_t>(address - stack) < fiber_stack_size) {
     return;
