@@ -232,8 +232,11 @@ class _Trial:
                 self._forged("sent a message of its own over the worker's channel")
                 return None
             if message.get("problem"):
-                self.evidence += rules.from_diagnostics(message.get("diagnostics"))
-                self.evidence.append(rules.from_failure(message))
+                seen = rules.from_diagnostics(message.get("diagnostics"))
+                failure = rules.from_failure(message)
+                self.evidence += seen
+                if not any(one.message and one.message in failure.message for one in seen):
+                    self.evidence.append(failure)
                 return None
             return message
 

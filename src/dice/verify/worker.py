@@ -257,4 +257,5 @@ def _describe(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == CANDIDATE_FILE]
     where = f" (line {lines[-1]})" if lines else ""
-    return f"{type(error).__name__}: {str(error)[:3000]}{where}"
+    name = "" if isinstance(error, BuildFailure) else f"{type(error).__name__}: "
+    return f"{name}{str(error)[:3000]}{where}"
