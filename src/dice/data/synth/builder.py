@@ -95,7 +95,9 @@ class Builder:
     def const_name(self, dim: Dim) -> str:
         """Name of the constant holding this size."""
         if dim.name is None:
-            dim.name = self.free_name(DIM_NAMES.get(dim.kind, DIM_NAMES["features"]), self.global_names, upper=True)
+            dim.name = self.free_name(
+                DIM_NAMES.get(dim.kind, DIM_NAMES["features"]), self.global_names, upper=True
+            )
         return dim.name
 
     def ctor_dim(self, dim: Dim, pool: Sequence[str] | None = None) -> str:
@@ -144,7 +146,9 @@ class Builder:
         if not default and self.rng.random() < 0.65:
             wanted = [name.upper() if self.style.upper else name]
             const = self.free_name(wanted, self.global_names, upper=True)
-        self.args.append(ArgSpec(name=name, value=value, default=value if default else None, const=const))
+        self.args.append(
+            ArgSpec(name=name, value=value, default=value if default else None, const=const)
+        )
         return name
 
     # ---- attributes --------------------------------------------------------------------------------
@@ -172,14 +176,22 @@ class Builder:
             self._chain.append(self.spell(ctor))
             return f"self.{self._chain_attr}[{len(self._chain) - 1}]"
         attr = self.free_name(names, self._attrs, upper=False)
-        ctor = ctor.replace("nn.", "torch.nn.", 1) if self.rng.random() < 0.04 and ctor.startswith("nn.") else self.spell(ctor)
+        ctor = (
+            ctor.replace("nn.", "torch.nn.", 1)
+            if self.rng.random() < 0.04 and ctor.startswith("nn.")
+            else self.spell(ctor)
+        )
         self.init_lines.append(f"self.{attr} = {ctor}")
         return f"self.{attr}"
 
     def begin_sequential(self) -> None:
         """From here on modules go into one `nn.Sequential`, and `apply` writes nothing."""
         self._chain = []
-        self._chain_attr = self.free_name(("net", "layers", "model", "seq", "block", "sequential", "layer", "ops"), self._attrs, upper=False)
+        self._chain_attr = self.free_name(
+            ("net", "layers", "model", "seq", "block", "sequential", "layer", "ops"),
+            self._attrs,
+            upper=False,
+        )
 
     @property
     def in_sequential(self) -> bool:
@@ -188,7 +200,9 @@ class Builder:
     def end_sequential(self) -> None:
         """Write the `nn.Sequential` and its application to the current value."""
         assert self._chain is not None
-        self.init_lines.append(f"self.{self._chain_attr} = {self.style.nn}.Sequential({', '.join(self._chain)})")
+        self.init_lines.append(
+            f"self.{self._chain_attr} = {self.style.nn}.Sequential({', '.join(self._chain)})"
+        )
         self._chain = None
         self.apply(f"self.{self._chain_attr}({{x}})", "out")
 
@@ -196,20 +210,32 @@ class Builder:
         """An `nn.Parameter` of a shape expression valid in `__init__`. `init` holds {shape}."""
         attr = self.free_name(names, self._attrs, upper=False)
         init = init or self.rng.choice(
-            ["torch.randn({shape})", "torch.randn({shape})", "torch.randn({shape}) * 0.02", "torch.randn({shape}) * 0.1",
-             "torch.rand({shape})", "torch.ones({shape})", "torch.zeros({shape})", "torch.empty({shape}).normal_()"]
+            [
+                "torch.randn({shape})",
+                "torch.randn({shape})",
+                "torch.randn({shape}) * 0.02",
+                "torch.randn({shape}) * 0.1",
+                "torch.rand({shape})",
+                "torch.ones({shape})",
+                "torch.zeros({shape})",
+                "torch.empty({shape}).normal_()",
+            ]
         )
-        self.init_lines.append(f"self.{attr} = {self.style.nn}.Parameter({init.replace('{shape}', shape)})")
+        self.init_lines.append(
+            f"self.{attr} = {self.style.nn}.Parameter({init.replace('{shape}', shape)})"
+        )
         return f"self.{attr}"
 
     # ---- inputs ------------------------------------------------------------------------------------
 
-    def input(self, names: str | Sequence[str], dims: Sequence[Dim], make: str | None = None) -> str:
+    def input(
+        self, names: str | Sequence[str], dims: Sequence[Dim], make: str | None = None
+    ) -> str:
         """A forward argument. `make` builds it in get_inputs, with {shape} for its sizes."""
         pool = INPUT_NAMES[names] if isinstance(names, str) else names
         name = self.free_name(pool, self._locals, upper=False)
         if make is None:
-            make = "torch.%s({shape})" % self.style.generator
+            make = f"torch.{self.style.generator}({{shape}})"
         self.inputs.append(InputSpec(name=name, dims=tuple(dims), make=make))
         return name
 
@@ -261,8 +287,13 @@ class Builder:
             name = first
         else:
             pool = [hint] if hint and self.rng.random() < 0.5 else list(LOCAL_NAMES)
-            reusable = [n for n in LOCAL_NAMES if n in self._locals and n not in self._keep
-                        and all(i.name != n for i in self.inputs)]
+            reusable = [
+                n
+                for n in LOCAL_NAMES
+                if n in self._locals
+                and n not in self._keep
+                and all(i.name != n for i in self.inputs)
+            ]
             if reusable and self.rng.random() < 0.4:
                 name = reusable[0]
             else:
@@ -275,7 +306,11 @@ class Builder:
 
     def as_name(self) -> str:
         """The current value as a bare name, assigning it first where it is an expression."""
-        return self.cur if self.cur.isidentifier() else self.assign(reassign=self.style.flow == "reassign")
+        return (
+            self.cur
+            if self.cur.isidentifier()
+            else self.assign(reassign=self.style.flow == "reassign")
+        )
 
     def local(self, names: Sequence[str]) -> str:
         """A fresh local name for the problem's forward."""
@@ -337,7 +372,11 @@ class Builder:
 
     def _add_unused(self) -> None:
         if self.rng.random() < 0.13:
-            dims = [d for d in (self.inputs[0].dims if self.inputs else ()) if all(a.dim is not d for a in self.args)]
+            dims = [
+                d
+                for d in (self.inputs[0].dims if self.inputs else ())
+                if all(a.dim is not d for a in self.args)
+            ]
             if dims:
                 arg = self.ctor_dim(self.rng.choice(dims))
                 if self.rng.random() < 0.5 and arg not in self._attrs:
@@ -345,15 +384,23 @@ class Builder:
                     self.init_lines.insert(0, f"self.{arg} = {arg}")
 
     def ordered_args(self) -> list[ArgSpec]:
-        return [a for a in self.args if a.default is None] + [a for a in self.args if a.default is not None]
+        return [a for a in self.args if a.default is None] + [
+            a for a in self.args if a.default is not None
+        ]
 
     def init_text(self, super_call: str) -> str:
         """`__init__` of the model, or "" where the author leaves it out."""
         if not self.args and not self.init_lines and self.rng_no_init:
             return ""
-        params = ["self"] + [a.name + (f"={a.default}" if a.default is not None else "") for a in self.ordered_args()]
+        params = ["self"] + [
+            a.name + (f"={a.default}" if a.default is not None else "") for a in self.ordered_args()
+        ]
         body = [super_call, *self.init_lines]
-        return f"    def __init__({', '.join(params)}):\n" + "".join(f"        {line}\n" for line in body) + "\n"
+        return (
+            f"    def __init__({', '.join(params)}):\n"
+            + "".join(f"        {line}\n" for line in body)
+            + "\n"
+        )
 
     @property
     def rng_no_init(self) -> bool:
@@ -374,7 +421,9 @@ class Builder:
 
     def _problem_text(self) -> str:
         names = ", ".join(["self", *(i.name for i in self.inputs)])
-        forward = f"    def forward({names}):\n" + "".join(f"        {line}\n" for line in self.forward_lines)
+        forward = f"    def forward({names}):\n" + "".join(
+            f"        {line}\n" for line in self.forward_lines
+        )
         init = self.init_text(self.style.super_call)
         body = init + "".join(method + "\n" for method in self.methods) + forward
         cls = f"class Model({self.style.base}):\n{body}"
@@ -384,15 +433,25 @@ class Builder:
             inputs, init_inputs = init_inputs, inputs
         imports = "\n".join(self._import_lines(body))
         const_text = "\n".join(consts)
-        order = [imports, const_text, cls] if self.style.consts_first else [imports, cls, const_text]
+        order = (
+            [imports, const_text, cls] if self.style.consts_first else [imports, cls, const_text]
+        )
         return "\n\n".join(part for part in [*order, inputs, init_inputs] if part) + "\n"
 
     def _kernel_text(self) -> str:
         names = ", ".join(["self", *(i.name for i in self.inputs)])
         init = self.init_text("super().__init__()")
-        forward = f"    def forward({names}):\n" + "".join(f"        {line}\n" for line in self.new_lines)
+        forward = f"    def forward({names}):\n" + "".join(
+            f"        {line}\n" for line in self.new_lines
+        )
         problem_forward = "".join(self.forward_lines)
-        imports = "\n".join([*self._import_lines(init + problem_forward), *sorted(self._imports), "from torch.utils.cpp_extension import load_inline"])
+        imports = "\n".join(
+            [
+                *self._import_lines(init + problem_forward),
+                *sorted(self._imports),
+                "from torch.utils.cpp_extension import load_inline",
+            ]
+        )
         init = self._canonical_init(init)
         return f"{imports}\n\n{module_source(self.functions)}\nclass ModelNew({self.style.base}):\n\n{init}{forward}"
 
@@ -422,9 +481,7 @@ class Builder:
 def is_atom(expression: str) -> bool:
     """Whether an expression needs no parentheses as an operand."""
     body = ast.parse(expression, mode="eval").body
-    return isinstance(body, ast.Name | ast.Call | ast.Attribute | ast.Subscript) or (
-        isinstance(body, ast.Constant)
-    )
+    return isinstance(body, ast.Name | ast.Call | ast.Attribute | ast.Subscript | ast.Constant)
 
 
 def new_builder(rng: random.Random) -> Builder:

@@ -6,22 +6,13 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dice.data.synth import values
-from dice.data.synth.builder import Builder, Dim
+from dice.data.synth.builder import Builder
 from dice.data.synth.cuda import Operand, PointOp
+from dice.data.synth.scalar_ops import Range as Range
+from dice.data.synth.scalar_ops import scalar_op, tensor_op
 from dice.data.synth.unary_ops import ACTIVATIONS, MATH, Unary
-
-
-@dataclass(slots=True)
-class Range:
-    """What is known of the current values."""
-
-    sign: str = "any"
-    """"any", "nonneg" or "pos"."""
-    large: bool = False
-
 
 _ORDER = {"any": 0, "nonneg": 1, "pos": 2}
 
@@ -58,21 +49,24 @@ def sample_point(b: Builder, known: Range, *, extra_tensors: bool = True) -> lis
 
 def pick_unary(rng: random.Random, table: Sequence[Unary], known: Range) -> Unary:
     """A weighted choice among the operators that suit the values."""
-    fit = [u for u in table if _ORDER[known.sign] >= _ORDER[u.needs] and not (u.grows and known.large)]
+    fit = [
+        u for u in table if _ORDER[known.sign] >= _ORDER[u.needs] and not (u.grows and known.large)
+    ]
     return rng.choices(fit, [u.weight for u in fit])[0]
 
 
 def unary(b: Builder, op: Unary, known: Range) -> PointOp:
     """Write one operator of one tensor in a random spelling."""
     rng = b.rng
-    if op.gives != "any" or not op.needs == "any":
-        known.sign = op.gives
-    else:
-        known.sign = "any"
+    known.sign = op.gives
     known.large = known.large or op.grows
     calls = [p.default for p in op.params]
     hint = op.hint or rng.choice(["activated", "act", op.name.split("_")[0] + "_out", op.name])
-    weights = [(60 if op.spellings else 0), (70 if op.with_params else 0), (45 if op.modules else 0)]
+    weights = [
+        (60 if op.spellings else 0),
+        (70 if op.with_params else 0),
+        (45 if op.modules else 0),
+    ]
     way = "module" if b.in_sequential else rng.choices(["plain", "params", "module"], weights)[0]
     if way == "plain":
         text = rng.choice(op.spellings)
@@ -82,27 +76,29 @@ def unary(b: Builder, op: Unary, known: Range) -> PointOp:
         else:
             b.apply(text, hint)
     elif way == "params":
-        calls = [b.hyper(p.names, _draw(rng, p, op)) for p in op.params]
+        calls = [b.hyper(p.names, values.draw(rng, p.values)) for p in op.params]
         b.apply(rng.choice(op.with_params), hint, **{f"p{k}": c for k, c in enumerate(calls)})
     else:
         ctor = rng.choice(op.modules)
         for k, p in enumerate(op.params):
             if f"{{p{k}}}" in ctor:
-                ctor = ctor.replace(f"{{p{k}}}", b.ctor_expr(p.names, _draw(rng, p, op)))
+                ctor = ctor.replace(f"{{p{k}}}", b.ctor_expr(p.names, values.draw(rng, p.values)))
         if not op.params and rng.random() < 0.08 and not b.in_sequential:
             b.apply(f"{ctor}({{x}})", hint)
         else:
-            if ctor.endswith("()") and op.name in ("relu", "relu6", "silu", "leaky_relu", "elu") and rng.random() < 0.08:
+            if (
+                ctor.endswith("()")
+                and op.name in ("relu", "relu6", "silu", "leaky_relu", "elu")
+                and rng.random() < 0.08
+            ):
                 ctor = ctor[:-1] + "inplace=False)"
             attr = b.module(op.attrs or (op.name,), ctor)
             b.apply(f"{attr}({{x}})", hint)
             calls = [f"{attr}.{p.attr}" for p in op.params]
     name = op.name
-    return PointOp(name=name, code=op.code, operands=tuple(Operand(kind="scalar", call=c) for c in calls))
-
-
-def _draw(rng: random.Random, param: object, op: Unary) -> str:
-    return values.draw(rng, param.values)  # type: ignore[attr-defined]
+    return PointOp(
+        name=name, code=op.code, operands=tuple(Operand(kind="scalar", call=c) for c in calls)
+    )
 
 
 def prelu(b: Builder, known: Range) -> PointOp:
@@ -110,141 +106,13 @@ def prelu(b: Builder, known: Range) -> PointOp:
     rng = b.rng
     known.sign = "any"
     per_channel = rng.random() < 0.5
-    attr = b.module(("prelu", "act", "activation"), f"nn.PReLU({rng.choice(['', 'num_parameters=']) + b.ctor_dim(b.shape[1]) if per_channel else ''})")
+    attr = b.module(
+        ("prelu", "act", "activation"),
+        f"nn.PReLU({rng.choice(['', 'num_parameters=']) + b.ctor_dim(b.shape[1]) if per_channel else ''})",
+    )
     b.apply(f"{attr}({{x}})", "activated")
-    return PointOp(name="prelu", code=("v = v > 0.0f ? v : {0} * v;",), operands=(Operand(kind="channel", call=f"{attr}.weight"),))
-
-
-_ADD = ("shift", "offset", "bias", "add_value", "constant", "value", "c", "beta", "delta", "bias_value", "addend", "b", "add_const", "k", "constant_value")
-_MUL = ("scale", "scaling_factor", "scale_factor", "alpha", "factor", "multiplier", "gain", "gamma", "s", "a", "coef", "mul_value", "multiply_factor", "w", "scaling", "k")
-_DIV = ("divisor", "divide_by", "temperature", "divide_value", "denom", "T", "tau", "norm_factor", "scale", "d", "div")
-_SUB = ("subtract_value", "offset", "shift", "sub_value", "mean", "center", "bias", "c", "zero_point")
-
-
-def scalar_op(b: Builder, known: Range) -> PointOp:
-    """An operator between the value and a number."""
-    rng = b.rng
-    kind = rng.choices(
-        ["add", "mul", "sub", "div", "rsub", "clamp", "clamp_min", "clamp_max", "pow", "rdiv", "leaky_where", "threshold_where", "lerp_free"],
-        [26, 34, 12, 18, 6, 14, 6, 6, 4 if not known.large else 0, 3 if known.sign == "pos" else 0, 0, 3, 0],
-    )[0]
-    if kind in ("add", "mul") and rng.random() < 0.02 and b.shape:
-        value = values.draw(rng, "scale")
-        s = b.input(("s", "alpha", "scalar", "c", "scale", "value"), (), value)
-        sign = "+" if kind == "add" else "*"
-        b.apply(rng.choice([f"{{a}} {sign} {{s}}", f"{{s}} {sign} {{a}}"]), "scaled", s=s)
-        known.sign = "any"
-        return _scalar(kind, f"v = v {sign} {{0}};", s)
-    if kind == "add":
-        s = b.hyper(_ADD, values.draw(rng, "shift"))
-        b.apply(rng.choice(["{a} + {s}", "{a} + {s}", "{a} + {s}", "{s} + {a}", "torch.add({x}, {s})", "{a}.add({s})"]), "shifted", s=s)
-        known.sign = "any"
-        return _scalar("add", "v = v + {0};", s)
-    if kind == "mul":
-        s = b.hyper(_MUL, values.draw(rng, "scale"))
-        b.apply(rng.choice(["{a} * {s}", "{a} * {s}", "{a} * {s}", "{s} * {a}", "{s} * {a}", "torch.mul({x}, {s})", "{a}.mul({s})", "torch.multiply({x}, {s})"]), "scaled", s=s)
-        known.sign = "any"
-        return _scalar("mul", "v = v * {0};", s)
-    if kind == "sub":
-        s = b.hyper(_SUB, values.draw(rng, "shift"))
-        b.apply(rng.choice(["{a} - {s}", "{a} - {s}", "{a} - {s}", "torch.sub({x}, {s})", "{a}.sub({s})", "torch.subtract({x}, {s})"]), "centered", s=s)
-        known.sign = "any"
-        return _scalar("sub", "v = v - {0};", s)
-    if kind == "rsub":
-        s = b.hyper(_SUB, values.draw(rng, "shift"))
-        b.apply("{s} - {a}", "flipped", s=s)
-        known.sign = "any"
-        return _scalar("rsub", "v = {0} - v;", s)
-    if kind == "div":
-        s = b.hyper(_DIV, values.draw(rng, "divisor"))
-        b.apply(rng.choice(["{a} / {s}", "{a} / {s}", "{a} / {s}", "torch.div({x}, {s})", "{a}.div({s})"]), "scaled", s=s)
-        return _scalar("div", "v = v / {0};", s)
-    if kind == "rdiv":
-        s = b.hyper(_MUL, values.draw(rng, "divisor"))
-        b.apply("{s} / {a}", "inverse", s=s)
-        return _scalar("rdiv", "v = {0} / v;", s)
-    if kind == "pow":
-        s = b.hyper(("exponent", "p", "power", "exp", "gamma"), values.draw(rng, "exponent_pos" if known.sign == "pos" else "exponent"))
-        b.apply(rng.choice(["torch.pow({x}, {s})", "{a}.pow({s})", "{a} ** {s}"]), "powered", s=s)
-        known.large, known.sign = True, "any"
-        return _scalar("pow", "v = powf(v, {0});", s)
-    if kind == "threshold_where":
-        s = b.hyper(("threshold", "thr", "cutoff", "t"), values.draw(rng, "cut"))
-        t = rng.choice(["torch.where({n} > {s}, {n}, torch.zeros_like({n}))", "torch.where({n} > {s}, {n}, 0.0)", "{n} * ({n} > {s})", "{n} * ({n} > {s}).float()", "{n}.masked_fill({n} <= {s}, 0.0)"])
-        b.apply(t, "masked", s=s)
-        known.sign = "any"
-        return _scalar("threshold", "v = v > {0} ? v : 0.0f;", s)
-    names = rng.choice([("min_val", "max_val"), ("min_val", "max_val"), ("lower", "upper"), ("clamp_min", "clamp_max"), ("lo", "hi"), ("min_value", "max_value"), ("clip_min", "clip_max"), ("low", "high")])
-    known.sign = "any"
-    if kind == "clamp":
-        lo, hi = b.hyper([names[0]], values.draw(rng, "low")), b.hyper([names[1]], values.draw(rng, "high"))
-        b.apply(rng.choice(["torch.clamp({x}, min={lo}, max={hi})", "torch.clamp({x}, min={lo}, max={hi})", "torch.clamp({x}, {lo}, {hi})", "{a}.clamp({lo}, {hi})", "{a}.clamp(min={lo}, max={hi})", "torch.clip({x}, {lo}, {hi})"]), "clamped", lo=lo, hi=hi)
-        return PointOp(name="clamp", code=("v = fminf(fmaxf(v, {0}), {1});",), operands=(Operand(kind="scalar", call=lo), Operand(kind="scalar", call=hi)))
-    if kind == "clamp_min":
-        s = b.hyper([names[0], "min_value", "floor"], values.draw(rng, "low"))
-        b.apply(rng.choice(["torch.clamp({x}, min={s})", "{a}.clamp(min={s})", "torch.clamp_min({x}, {s})", "{a}.clamp_min({s})", "torch.max({x}, torch.tensor({s}))", "torch.maximum({x}, torch.tensor({s}))"]), "clamped", s=s)
-        return _scalar("clamp_min", "v = fmaxf(v, {0});", s)
-    s = b.hyper([names[1], "max_value", "constant_value", "cap"], values.draw(rng, "high"))
-    b.apply(rng.choice(["torch.clamp({x}, max={s})", "{a}.clamp(max={s})", "torch.clamp_max({x}, {s})", "torch.min({x}, torch.tensor({s}))", "torch.minimum({x}, torch.tensor({s}))"]), "clamped", s=s)
-    return _scalar("clamp_max", "v = fminf(v, {0});", s)
-
-
-def _scalar(name: str, code: str, call: str) -> PointOp:
-    return PointOp(name=name, code=(code,), operands=(Operand(kind="scalar", call=call),))
-
-
-_BINARY: tuple[tuple[str, str, tuple[str, ...], float], ...] = (
-    ("add", "v = v + {0};", ("{a} + {t}", "{a} + {t}", "{a} + {t}", "{t} + {a}", "torch.add({x}, {t})"), 5.0),
-    ("mul", "v = v * {0};", ("{a} * {t}", "{a} * {t}", "{a} * {t}", "{t} * {a}", "torch.mul({x}, {t})"), 4.0),
-    ("sub", "v = v - {0};", ("{a} - {t}", "{a} - {t}", "torch.sub({x}, {t})"), 1.6),
-    ("rsub", "v = {0} - v;", ("{t} - {a}",), 0.5),
-    ("maximum", "v = fmaxf(v, {0});", ("torch.maximum({x}, {t})", "torch.max({x}, {t})"), 0.6),
-    ("minimum", "v = fminf(v, {0});", ("torch.minimum({x}, {t})", "torch.min({x}, {t})"), 0.5),
-)
-
-
-def tensor_op(b: Builder, known: Range) -> list[PointOp]:
-    """An operator between the value and another tensor: full, broadcast, or a parameter."""
-    rng = b.rng
-    name, code, spellings, _ = rng.choices(_BINARY, [row[3] for row in _BINARY])[0]
-    known.sign = "any"
-    full_ok = b.shape
-    kind = rng.choices(["same", "broadcast_input", "parameter"], [45, 8, 47])[0]
-    hint = {"add": "summed", "mul": "scaled"}.get(name, name + "_out")
-    if kind == "same" and full_ok:
-        t = b.input("y" if name != "mul" else rng.choice(["gate", "y"]), b.shape)
-        b.apply(rng.choice(spellings), hint, t=t)
-        return [PointOp(name=name, code=(code,), operands=(Operand(kind="same", call=f"{t}.contiguous()"),))]
-    dims, shape_of = broadcast_shape(b)
-    if kind == "broadcast_input" and all(isinstance(d, Dim) for d in dims):
-        t = b.input("row", [d for d in dims if isinstance(d, Dim)])
-        call = f"{t}.contiguous()"
-    else:
-        names = {"add": ("bias", "b", "shift", "beta", "bias", "offset", "add_param", "pos_embed"), "mul": ("weight", "scale", "gamma", "g", "gain", "scaling", "w", "scaling_factor")}.get(name, ("param", "bias", "weight", "offset", "threshold"))
-        t = call = b.parameter(names, shape_of)
-    b.apply(rng.choice(spellings), hint, t=t)
-    return [PointOp(name=name, code=(code,), operands=(Operand(kind="broadcast", call=call),))]
-
-
-def broadcast_shape(b: Builder) -> tuple[list[Dim | int], str]:
-    """A shape that broadcasts against the current value, and its expression inside `__init__`."""
-    rng, shape = b.rng, b.shape
-    rank = len(shape)
-    if rank >= 3 and shape[1].kind in ("channels", "heads", "groups"):
-        axis = 1 if rng.random() < 0.9 else rank - 1
-    else:
-        axis = rank - 1 if rng.random() < 0.92 or rank < 2 else max(1, rank - 2)
-    if rng.random() < 0.04:
-        return [], rng.choice(["1", "1", "(1,)"])
-    dims: list[Dim | int] = [shape[axis]] + [1] * (rank - 1 - axis)
-    ones = ["1"] * (rank - 1 - axis)
-    lead = ["1"] * axis if ones and rng.random() < 0.45 else []
-    whole = [*lead, "%s", *ones]
-    form = rng.random()
-    if ones and form < 0.5:
-        text = "(" + ", ".join(whole) % shape[axis].token + ")"
-        return dims, b.ctor_value(rng.choice([("bias_shape",), ("bias_shape", "param_shape", "scale_shape", "shape", "weight_shape")]), text)
-    if not ones and form < 0.12:
-        return dims, b.ctor_value(("bias_shape", "shape", "normalized_shape"), f"({shape[axis].token},)")
-    arg = b.ctor_dim(shape[axis])
-    return dims, ", ".join(whole) % arg
+    return PointOp(
+        name="prelu",
+        code=("v = v > 0.0f ? v : {0} * v;",),
+        operands=(Operand(kind="channel", call=f"{attr}.weight"),),
+    )

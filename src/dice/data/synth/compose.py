@@ -5,7 +5,12 @@ from collections.abc import Callable
 from dice.data.synth.builder import Builder
 from dice.data.synth.chains import Range, pick_unary, sample_chain, unary
 from dice.data.synth.cuda import Operand, PointOp
-from dice.data.synth.norm import batch_norm, group_norm, handmade_layer_norm, layer_norm, rms_norm_module
+from dice.data.synth.layer_norm import handmade_layer_norm, layer_norm
+from dice.data.synth.norm import (
+    batch_norm,
+    group_norm,
+    rms_norm_module,
+)
 from dice.data.synth.pointwise import point_function
 from dice.data.synth.reduce import add_reduction
 from dice.data.synth.rowstat import add_stat
@@ -13,7 +18,17 @@ from dice.data.synth.shapes import draw_shape
 from dice.data.synth.softmax import add_softmax, softmax_function
 from dice.data.synth.unary_ops import ACTIVATIONS
 
-_REDUCTIONS = {"sum": 14.0, "mean": 16.0, "max": 12.0, "min": 5.0, "argmax": 5.0, "logsumexp": 7.0, "norm2": 3.0, "std": 1.0, "var": 1.0}
+_REDUCTIONS = {
+    "sum": 14.0,
+    "mean": 16.0,
+    "max": 12.0,
+    "min": 5.0,
+    "argmax": 5.0,
+    "logsumexp": 7.0,
+    "norm2": 3.0,
+    "std": 1.0,
+    "var": 1.0,
+}
 
 
 def _post_count(b: Builder) -> int:
@@ -23,7 +38,11 @@ def _post_count(b: Builder) -> int:
 def _norm(b: Builder, pre: list[PointOp]) -> None:
     rng, rank = b.rng, len(b.shape)
     channels = rank >= 3 and b.shape[1].kind == "channels"
-    options: list[tuple[Callable[..., None], float]] = [(layer_norm, 6), (rms_norm_module, 2), (handmade_layer_norm, 2)]
+    options: list[tuple[Callable[..., None], float]] = [
+        (layer_norm, 6),
+        (rms_norm_module, 2),
+        (handmade_layer_norm, 2),
+    ]
     if channels:
         options = [(batch_norm, 5), (group_norm, 5), (layer_norm, 2)]
     elif rank == 2:
@@ -58,7 +77,9 @@ def build_compose(b: Builder) -> None:
     if residual:
         y = f"{x}.contiguous()"
         b.apply(rng.choice(["{a} + {y}", "{y} + {a}"]), "out", y=x)
-        ops = [PointOp(name="add", code=("v = v + {0};",), operands=(Operand(kind="same", call=y),))]
+        ops = [
+            PointOp(name="add", code=("v = v + {0};",), operands=(Operand(kind="same", call=y),))
+        ]
         ops += sample_chain(b, rng.choices([0, 1], [75, 25])[0])
         point_function(b, ops)
     elif rng.random() < 0.6:
@@ -79,7 +100,10 @@ def build_sequential(b: Builder) -> None:
     known = Range()
     modules = [u for u in ACTIVATIONS if u.modules]
     pre = list(outside)
-    pre += [unary(b, pick_unary(rng, modules, known), known) for _ in range(rng.choices([0, 1, 2], [40, 45, 15])[0])]
+    pre += [
+        unary(b, pick_unary(rng, modules, known), known)
+        for _ in range(rng.choices([0, 1, 2], [40, 45, 15])[0])
+    ]
     kind = rng.choices(["norm", "softmax", "none"], [55, 20, 25])[0]
     if kind == "norm":
         rank = len(dims)

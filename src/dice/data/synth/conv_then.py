@@ -17,7 +17,8 @@ from dice.data.synth.conv_spec import (
 from dice.data.synth.norm import batch_norm, group_norm
 from dice.data.synth.pooling import write_global
 from dice.data.synth.pooling_cuda import global_mean_function, pool_function
-from dice.data.synth.reduce import KINDS, add_reduction
+from dice.data.synth.reduce import add_reduction
+from dice.data.synth.reduce_spell import KINDS
 from dice.data.synth.softmax import add_softmax
 
 

@@ -5,7 +5,7 @@ on a float `v`; their operands become kernel arguments in the order they occur. 
 CUDA text: kernels take them from the tensors at run time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 INNER_SIZE = """static int64_t inner_size(torch::Tensor x, torch::Tensor t) {
@@ -70,7 +70,9 @@ class HostFunction:
         self.params.append(("scalar", name, call, c_type))
         return name
 
-    def tensor(self, call: str, kind: str = "same", c_type: str = "float", name: str | None = None) -> str:
+    def tensor(
+        self, call: str, kind: str = "same", c_type: str = "float", name: str | None = None
+    ) -> str:
         """Register a tensor; returns its C name. `kind` is "same", "broadcast" or "raw"."""
         if name is None:
             name = f"t{sum(1 for p in self.params if p[0] != 'scalar' and p[1].startswith('t'))}"
@@ -114,18 +116,22 @@ class HostFunction:
                     text += f"int64_t {name}_inner, int64_t {name}_size, "
         return text
 
-    def launch_args(self, like: str = "x") -> str:
-        """Launch arguments of the registered arguments, each followed by ", "."""
+    def launch_args(self, like: str | Mapping[str, str] = "x") -> str:
+        """Launch arguments of the registered arguments, each followed by ", ".
+
+        `like` names the tensor that operands broadcast against, one for all or one for each operand.
+        """
         text = ""
         for kind, name, _, c_type in self.params:
+            shape = like if isinstance(like, str) else like.get(name, "x")
             if kind == "scalar":
                 text += f"{name}, "
             else:
                 text += f"{name}.data_ptr<{c_type}>(), "
                 if kind == "broadcast":
-                    text += f"inner_size({like}, {name}), {name}.numel(), "
+                    text += f"inner_size({shape}, {name}), {name}.numel(), "
                 elif kind == "channel":
-                    text += f"{like}.stride(1), {name}.numel(), "
+                    text += f"{shape}.stride(1), {name}.numel(), "
         return text
 
     def host_params(self) -> str:
@@ -168,7 +174,11 @@ def module_source(functions: Sequence[HostFunction]) -> str:
             # of two versions of one helper, the one for any block shape serves both
             if name not in helpers or "blockDim.x" in text:
                 helpers[name] = text
-    parts = ["#include <torch/extension.h>", *helpers.values(), *(f.definition() for f in functions)]
+    parts = [
+        "#include <torch/extension.h>",
+        *helpers.values(),
+        *(f.definition() for f in functions),
+    ]
     cuda = "\n\n".join(parts)
     declarations = "\n".join(f.declaration() for f in functions)
     names = ", ".join(f'"{f.name}_cuda"' for f in functions)

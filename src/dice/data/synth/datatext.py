@@ -19,8 +19,18 @@ class DataText:
 
 
 _UNUSED = (
-    ("dim", "1"), ("eps", "1e-05"), ("num_classes", "10"), ("dropout", "0.1"), ("out_features", "64"), ("num_layers", "2"),
-    ("hidden_size", "256"), ("num_heads", "8"), ("momentum", "0.1"), ("seed", "0"), ("out_channels", "32"), ("kernel_size", "3"),
+    ("dim", "1"),
+    ("eps", "1e-05"),
+    ("num_classes", "10"),
+    ("dropout", "0.1"),
+    ("out_features", "64"),
+    ("num_layers", "2"),
+    ("hidden_size", "256"),
+    ("num_heads", "8"),
+    ("momentum", "0.1"),
+    ("seed", "0"),
+    ("out_channels", "32"),
+    ("kernel_size", "3"),
 )
 
 
@@ -48,11 +58,17 @@ def data_text(b: "Builder") -> DataText:
     elif layout in ("shape", "batch_shape") and first:
         body = first[1:] if layout == "batch_shape" and len(first) > 1 else first
         whole = len(body) == len(first)
-        pool = ("shape", "input_shape", "x_shape", "input_size", "dims") if whole else ("input_shape", "input_shape", "shape", "feature_shape")
+        pool = (
+            ("shape", "input_shape", "x_shape", "input_size", "dims")
+            if whole
+            else ("input_shape", "input_shape", "shape", "feature_shape")
+        )
         tuple_name = b.free_name(pool, b.global_names, upper=True)
         if not whole:
             consts.append(f"{b.const_name(first[0])} = {first[0].token}")
-        consts.append(f"{tuple_name} = ({', '.join(d.token for d in body)}{',' if len(body) == 1 else ''})")
+        consts.append(
+            f"{tuple_name} = ({', '.join(d.token for d in body)}{',' if len(body) == 1 else ''})"
+        )
     else:
         consts += _assignments(b, named_dims)
 
@@ -100,7 +116,11 @@ def _assignments(b: "Builder", dims: list["Dim"]) -> list[str]:
     k = 0
     while k < len(dims):
         d = dims[k]
-        if k + 1 < len(dims) and (d.full, d.small) == (dims[k + 1].full, dims[k + 1].small) and b.rng.random() < 0.5:
+        if (
+            k + 1 < len(dims)
+            and (d.full, d.small) == (dims[k + 1].full, dims[k + 1].small)
+            and b.rng.random() < 0.5
+        ):
             lines.append(f"{d.name} = {dims[k + 1].name} = {d.token}")
             k += 2
         elif k + 1 < len(dims) and b.rng.random() < 0.05:
@@ -122,7 +142,9 @@ def _named(b: "Builder", text: str, size: Callable[["Dim"], str]) -> str:
     return re.sub(r"SIZE\d+_", lambda m: size(table[m.group(0)]), text)
 
 
-def _made(b: "Builder", item: "InputSpec", use_locals: bool, tuple_name: str, size: Callable[["Dim"], str]) -> str:
+def _made(
+    b: "Builder", item: "InputSpec", use_locals: bool, tuple_name: str, size: Callable[["Dim"], str]
+) -> str:
     """The expression that makes one input."""
     text = item.make.replace("{like}", f"{b.inputs[0].name}.shape" if use_locals else "{size}")
     sizes = ", ".join(size(d) for d in item.dims)
@@ -133,14 +155,16 @@ def _made(b: "Builder", item: "InputSpec", use_locals: bool, tuple_name: str, si
         if b.style.layout == "batch_shape" and len(first) > 1:
             shape = f"{b.const_name(first[0])}, *{tuple_name}"
         else:
-            shape = tuple_name if b.style.input_locals and ".uniform_" not in text else f"*{tuple_name}"
+            shape = (
+                tuple_name if b.style.input_locals and ".uniform_" not in text else f"*{tuple_name}"
+            )
     elif not item.dims:
         shape = "()"
     elif b.style.upper and len(item.dims) > 1:
         shape = f"({sizes})"
     text = text.replace("{shape}", shape)
     for d in b.dims:
-        text = text.replace("{%s}" % d.token, size(d))
+        text = text.replace(f"{{{d.token}}}", size(d))
     return text
 
 

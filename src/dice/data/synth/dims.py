@@ -17,7 +17,9 @@ class Axis:
     """Its expression in forward, on both sides."""
 
 
-def pick_axis(b: Builder, *, last: float = 0.5, names: tuple[str, ...] = DIM_ARGS, attribute: float = 0.42) -> Axis:
+def pick_axis(
+    b: Builder, *, last: float = 0.5, names: tuple[str, ...] = DIM_ARGS, attribute: float = 0.42
+) -> Axis:
     """A dimension of the current value, the last one with probability `last` (never the first of several
     where another choice is as good)."""
     rng, rank = b.rng, len(b.shape)
@@ -32,7 +34,9 @@ def pick_axis(b: Builder, *, last: float = 0.5, names: tuple[str, ...] = DIM_ARG
     return Axis(index=index, expr=axis_expr(b, index, names=names, attribute=attribute))
 
 
-def axis_expr(b: Builder, index: int, *, names: tuple[str, ...] = DIM_ARGS, attribute: float = 0.42) -> str:
+def axis_expr(
+    b: Builder, index: int, *, names: tuple[str, ...] = DIM_ARGS, attribute: float = 0.42
+) -> str:
     """An expression for a dimension."""
     rng, rank = b.rng, len(b.shape)
     negative = rng.random() < (0.6 if index == rank - 1 else 0.15)

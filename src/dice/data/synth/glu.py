@@ -7,8 +7,18 @@ from dice.data.synth.rowwise import split_dim
 from dice.data.synth.shapes import draw_shape
 
 _GATES: tuple[tuple[str, str, tuple[str, ...], float], ...] = (
-    ("glu", "1.0f / (1.0f + expf(-g))", ("torch.sigmoid({g})", "F.sigmoid({g})", "{g}.sigmoid()"), 6),
-    ("swiglu", "g / (1.0f + expf(-g))", ("F.silu({g})", "F.silu({g})", "{g} * torch.sigmoid({g})"), 6),
+    (
+        "glu",
+        "1.0f / (1.0f + expf(-g))",
+        ("torch.sigmoid({g})", "F.sigmoid({g})", "{g}.sigmoid()"),
+        6,
+    ),
+    (
+        "swiglu",
+        "g / (1.0f + expf(-g))",
+        ("F.silu({g})", "F.silu({g})", "{g} * torch.sigmoid({g})"),
+        6,
+    ),
     ("geglu", "0.5f * g * (1.0f + erff(g * 0.70710678f))", ("F.gelu({g})",), 5),
     ("reglu", "fmaxf(g, 0.0f)", ("F.relu({g})", "torch.relu({g})"), 3),
     ("tanh_glu", "tanhf(g)", ("torch.tanh({g})",), 2),
@@ -19,7 +29,9 @@ _GATES: tuple[tuple[str, str, tuple[str, ...], float], ...] = (
 def build_glu(b: Builder) -> None:
     """F.glu, nn.GLU and their variants over any dimension."""
     rng = b.rng
-    dims = draw_shape(b, ranks=(2, 2, 3, 4), layouts=["rows", "tokens", "image", "signal", "matrix"])
+    dims = draw_shape(
+        b, ranks=(2, 2, 3, 4), layouts=["rows", "tokens", "image", "signal", "matrix"]
+    )
     rank = len(dims)
     index = rank - 1 if rng.random() < 0.72 else 1
     axis = dims[index]
@@ -39,7 +51,9 @@ def build_glu(b: Builder) -> None:
             if d == "-1" and rng.random() < 0.5:
                 attr = b.module(("glu", "gate", "act"), "nn.GLU()")
             else:
-                attr = b.module(("glu", "gate", "act"), f"nn.GLU(dim={b.ctor_expr(('dim',), d, 0.6)})")
+                attr = b.module(
+                    ("glu", "gate", "act"), f"nn.GLU(dim={b.ctor_expr(('dim',), d, 0.6)})"
+                )
             b.apply(f"{attr}({{x}})", "gated")
             call = f"{attr}.dim"
         else:
@@ -52,12 +66,32 @@ def build_glu(b: Builder) -> None:
     else:
         if rng.random() < 0.25:
             call = b.hyper(("dim", "axis", "split_dim"), d, literal=False)
-        first, second = rng.choice([("a", "b"), ("x1", "x2"), ("value", "gate"), ("u", "g"), ("a", "g"), ("up", "gate"), ("h", "gate"), ("left", "right")])
+        first, second = rng.choice(
+            [
+                ("a", "b"),
+                ("x1", "x2"),
+                ("value", "gate"),
+                ("u", "g"),
+                ("a", "g"),
+                ("up", "gate"),
+                ("h", "gate"),
+                ("left", "right"),
+            ]
+        )
         swapped = rng.random() < 0.4
         if swapped and second == "gate":
             first, second = "gate", first
         p, q = b.local((first,)), b.local((second,))
-        how = rng.choice(["{a}.chunk(2, dim={d})", "{a}.chunk(2, dim={d})", "torch.chunk({x}, 2, dim={d})", "{n}.split({n}.size({d}) // 2, dim={d})", "torch.split({n}, {n}.shape[{d}] // 2, dim={d})", "SLICE" if index == rank - 1 else "{a}.chunk(2, dim={d})"])
+        how = rng.choice(
+            [
+                "{a}.chunk(2, dim={d})",
+                "{a}.chunk(2, dim={d})",
+                "torch.chunk({x}, 2, dim={d})",
+                "{n}.split({n}.size({d}) // 2, dim={d})",
+                "torch.split({n}, {n}.shape[{d}] // 2, dim={d})",
+                "SLICE" if index == rank - 1 else "{a}.chunk(2, dim={d})",
+            ]
+        )
         if how == "SLICE":
             n = b.as_name()
             half = b.local(("half", "d", "h2", "mid", "n_half"))
@@ -67,7 +101,13 @@ def build_glu(b: Builder) -> None:
         else:
             cur = b.as_name() if "{n}" in how else b.cur
             atom = cur if cur.isidentifier() or cur.endswith(")") else f"({cur})"
-            b.line(f"{p}, {q} = " + how.replace("{x}", cur).replace("{a}", atom).replace("{n}", cur).replace("{d}", call))
+            b.line(
+                f"{p}, {q} = "
+                + how.replace("{x}", cur)
+                .replace("{a}", atom)
+                .replace("{n}", cur)
+                .replace("{d}", call)
+            )
         gate, value = (p, q) if swapped else (q, p)
         g = b.spell(rng.choice(gate_forms).replace("{g}", gate))
         if "*" in g:
@@ -77,7 +117,9 @@ def build_glu(b: Builder) -> None:
     half_dim = b.dim(axis.kind, int(axis.full) // 2, int(axis.small) // 2)
     b.shape = tuple(half_dim if i == index else q for i, q in enumerate(dims))
     post = sample_chain(b, rng.choices([0, 1], [78, 22])[0], Range())
-    f = HostFunction(ops=[*(o.name for o in pre), name, *(o.name for o in post)], leading=[("x", b.lead())])
+    f = HostFunction(
+        ops=[*(o.name for o in pre), name, *(o.name for o in post)], leading=[("x", b.lead())]
+    )
     f.scalar(call, "int64_t", "dim")
     pre_lines = f.point(pre, "j")
     post_lines = f.point(post, "i")

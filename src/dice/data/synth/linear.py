@@ -6,10 +6,12 @@ from dice.data.synth.builder import Builder, Dim
 from dice.data.synth.chains import Range, sample_chain
 from dice.data.synth.conv_spec import BATCH_NAMES, named_dim
 from dice.data.synth.cuda import PointOp
+from dice.data.synth.layer_norm import layer_norm
 from dice.data.synth.matmul import chain_count, draw_schedule
 from dice.data.synth.matmul_cuda import matmul_function
-from dice.data.synth.norm import batch_norm, layer_norm
-from dice.data.synth.reduce import KINDS, add_reduction
+from dice.data.synth.norm import batch_norm
+from dice.data.synth.reduce import add_reduction
+from dice.data.synth.reduce_spell import KINDS
 from dice.data.synth.softmax import add_softmax
 
 _IN_NAMES = ("in_features",) * 6 + (

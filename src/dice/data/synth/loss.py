@@ -1,6 +1,7 @@
 """Family: losses of a prediction and a target: elementwise ones, then mean or sum of everything."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from dice.data.synth import rowwise, values
 from dice.data.synth.builder import Builder
@@ -10,8 +11,35 @@ from dice.data.synth.pointwise import point_function
 from dice.data.synth.reduce import whole_sum
 from dice.data.synth.shapes import draw_dim, draw_shape
 
-_PRED = ("predictions", "predictions", "pred", "prediction", "preds", "output", "y_pred", "input", "x", "outputs", "inputs", "y_hat", "estimate")
-_TARGET = ("targets", "targets", "target", "target", "labels", "y_true", "y", "label", "t", "truth", "reference", "gt")
+_PRED = (
+    "predictions",
+    "predictions",
+    "pred",
+    "prediction",
+    "preds",
+    "output",
+    "y_pred",
+    "input",
+    "x",
+    "outputs",
+    "inputs",
+    "y_hat",
+    "estimate",
+)
+_TARGET = (
+    "targets",
+    "targets",
+    "target",
+    "target",
+    "labels",
+    "y_true",
+    "y",
+    "label",
+    "t",
+    "truth",
+    "reference",
+    "gt",
+)
 _LOSS_ATTR = ("loss_fn", "criterion", "loss", "loss_func", "loss_function", "crit")
 
 
@@ -37,7 +65,7 @@ class Loss:
     """How often the target has one value per row."""
 
 
-def _f(name: str, extra: str = "") -> dict[str, tuple[str, ...]]:
+def _f(name: str, extra: str = "") -> dict[str, Any]:
     call = f"F.{name}({{p}}, {{t}}{extra}"
     return {
         "mean": (call + ")", call + ")", call + ", reduction='mean')"),
@@ -46,6 +74,7 @@ def _f(name: str, extra: str = "") -> dict[str, tuple[str, ...]]:
     }
 
 
+# fmt: off
 LOSSES: tuple[Loss, ...] = (
     Loss(name="mse", code=("v = v - {0};", "v = v * v;"), module="MSELoss", weight=4,
          mean=(*_f("mse_loss")["mean"], "torch.mean(({p} - {t}) ** 2)", "torch.mean(({p} - {t}) ** 2)", "(({p} - {t}) ** 2).mean()", "({p} - {t}).pow(2).mean()", "torch.mean(torch.square({p} - {t}))", "torch.mean(torch.pow({p} - {t}, 2))", "torch.square({p} - {t}).mean()",
@@ -73,7 +102,12 @@ LOSSES: tuple[Loss, ...] = (
     Loss(name="charbonnier", code=("v = v - {0};", "v = sqrtf(v * v + {1});"), weight=0.8, mean=("torch.mean(torch.sqrt(({p} - {t}) ** 2 + {q}))", "torch.sqrt(({p} - {t}).pow(2) + {q}).mean()"), param=(("eps", "epsilon"), "eps_safe", "", "")),
     Loss(name="dot", code=("v = v * {0};",), weight=0.7, mean=("torch.mean({p} * {t})", "({p} * {t}).mean()"), total=("torch.sum({p} * {t})", "({p} * {t}).sum()")),
 )
-_ONLY_KL_BATCH = ("F.kl_div({p}, {t}, reduction='batchmean')", "F.kl_div({p}, {t}, reduction='batchmean')", "M:nn.KLDivLoss(reduction='batchmean')")
+# fmt: on
+_ONLY_KL_BATCH = (
+    "F.kl_div({p}, {t}, reduction='batchmean')",
+    "F.kl_div({p}, {t}, reduction='batchmean')",
+    "M:nn.KLDivLoss(reduction='batchmean')",
+)
 
 
 def _scaled(b: Builder, make: str) -> str:
@@ -88,7 +122,11 @@ def build_loss(b: Builder) -> None:
     """An elementwise loss with its reduction, and perhaps a factor after it."""
     rng = b.rng
     loss = rng.choices(LOSSES, [x.weight for x in LOSSES])[0]
-    dims = draw_shape(b, ranks=(1, 2, 2, 2, 3, 4)) if rng.random() < 0.35 else draw_shape(b, layouts=["rows"])
+    dims = (
+        draw_shape(b, ranks=(1, 2, 2, 2, 3, 4))
+        if rng.random() < 0.35
+        else draw_shape(b, layouts=["rows"])
+    )
     pred, target = loss.pred, loss.target
     if rng.random() < 0.4:
         pred, target = pred.replace("randn", "rand"), target.replace("randn", "rand")
@@ -96,12 +134,13 @@ def build_loss(b: Builder) -> None:
         target = "torch.rand({shape})"
     p = b.input(_PRED, dims, _scaled(b, pred))
     broadcast = rng.random() < loss.broadcast and len(dims) == 2
-    if broadcast and rng.random() < 0.5:
-        pass
     t_dims = [dims[-1]] if broadcast else dims
     if broadcast:
         # the last two sizes are equal when one value per row is broadcast along the last dimension
-        dims[0].full, dims[0].small = dims[1].full, dims[1].small = rng.choice(["32768", "4096", "1024", "2048", "512"]), rng.choice(["33", "20", "64"])
+        dims[0].full, dims[0].small = dims[1].full, dims[1].small = (
+            rng.choice(["32768", "4096", "1024", "2048", "512"]),
+            rng.choice(["33", "20", "64"]),
+        )
         t_dims = [dims[0]]
     t = b.input(_TARGET, t_dims, target)
     b.start(p, dims)
@@ -113,7 +152,13 @@ def build_loss(b: Builder) -> None:
     if loss.name == "kl_div" and rng.random() < 0.5:
         how = rng.choice(["log", "log", "log_softmax"])
         if how == "log":
-            b.inputs[0].make = rng.choice(["torch.rand({shape}).softmax(dim=-1)", "torch.randn({shape}).softmax(dim=-1)", "torch.softmax(torch.rand({shape}), dim=-1)"])
+            b.inputs[0].make = rng.choice(
+                [
+                    "torch.rand({shape}).softmax(dim=-1)",
+                    "torch.randn({shape}).softmax(dim=-1)",
+                    "torch.softmax(torch.rand({shape}), dim=-1)",
+                ]
+            )
             if b.input_lines or rng.random() < 0.3:
                 b.input_lines[:] = ["scale = torch.rand(())"]
                 b.inputs[0].make = "(torch.rand({shape}) * scale).softmax(dim=-1)"
@@ -132,7 +177,10 @@ def build_loss(b: Builder) -> None:
         elif reduction == "sum" or rng.random() < 0.15:
             args.append(f"reduction='{reduction}'")
         if names_param is not None and rng.random() < 0.6:
-            args.insert(0, f"{names_param[3]}={b.ctor_expr(names_param[0], values.draw(rng, names_param[1]), 0.4)}")
+            args.insert(
+                0,
+                f"{names_param[3]}={b.ctor_expr(names_param[0], values.draw(rng, names_param[1]), 0.4)}",
+            )
         attr = b.module(_LOSS_ATTR, f"nn.{loss.module}({', '.join(args)})")
         b.apply(f"{attr}({{x}}, {t})", "loss")
         if names_param is not None:
@@ -151,22 +199,34 @@ def build_loss(b: Builder) -> None:
             first, second = form[2:].split("|")
             var = first.split(" = ")[0]
             name = b.local((var, var, "diff", "err", "error", "delta", "d", "e", "residual"))
-            right = first.split(" = ")[1].replace("{p}", b.cur if b.cur.isidentifier() else f"({b.cur})").replace("{t}", t)
+            right = (
+                first.split(" = ")[1]
+                .replace("{p}", b.cur if b.cur.isidentifier() else f"({b.cur})")
+                .replace("{t}", t)
+            )
             b.line(f"{name} = {right}")
             b.cur = second.replace(var, name)
         else:
             swap = loss.name in ("mse", "l1") and rng.random() < 0.1
             cur = b.cur if b.cur.isidentifier() or "F." in form or not pre else f"({b.cur})"
             text = form.replace("{q}", q)
-            text = text.replace("{p}", "\0").replace("{t}", cur if swap else t).replace("\0", t if swap else cur)
+            text = (
+                text.replace("{p}", "\0")
+                .replace("{t}", cur if swap else t)
+                .replace("\0", t if swap else cur)
+            )
             b.apply(text.replace("{x}", cur), "loss")
     ops = [*pre, PointOp(name=loss.name, code=loss.code, operands=tuple(operands))]
     if reduction == "none" and not batchmean:
-        point_function(b, [*pre, PointOp(name=f"{loss.name}_loss", code=loss.code, operands=tuple(operands))])
+        point_function(
+            b, [*pre, PointOp(name=f"{loss.name}_loss", code=loss.code, operands=tuple(operands))]
+        )
         return
     b.shape = ()
     kind = "sum" if reduction == "sum" else "mean"
-    f = HostFunction(ops=[*(o.name for o in ops), "batchmean" if batchmean else kind], leading=[("x", b.lead())])
+    f = HostFunction(
+        ops=[*(o.name for o in ops), "batchmean" if batchmean else kind], leading=[("x", b.lead())]
+    )
     if batchmean:
         batch_mean(b, f, ops)
     else:
@@ -179,8 +239,15 @@ def build_loss(b: Builder) -> None:
 def batch_mean(b: Builder, f: HostFunction, ops: list[PointOp]) -> None:
     """A sum of everything divided by the first size."""
     whole_sum(b, f, "sum", ops)
-    f.kernels[0] = f.kernels[0].replace("float* out, int64_t n)", "float* out, int64_t n, int64_t batch)").replace("atomicAdd(out, acc)", "atomicAdd(out, acc / batch)")
-    f.host_body = [line.replace("out.data_ptr<float>(), n)", "out.data_ptr<float>(), n, x.size(0))") for line in f.host_body]
+    f.kernels[0] = (
+        f.kernels[0]
+        .replace("float* out, int64_t n)", "float* out, int64_t n, int64_t batch)")
+        .replace("atomicAdd(out, acc)", "atomicAdd(out, acc / batch)")
+    )
+    f.host_body = [
+        line.replace("out.data_ptr<float>(), n)", "out.data_ptr<float>(), n, x.size(0))")
+        for line in f.host_body
+    ]
 
 
 def build_cross_entropy(b: Builder) -> None:
@@ -190,12 +257,29 @@ def build_cross_entropy(b: Builder) -> None:
     batch, classes = draw_dim(b, "batch"), draw_dim(b, "classes")
     dims = [batch, classes] + ([draw_dim(b, "height"), draw_dim(b, "width")] if spatial else [])
     nll = rng.random() < 0.22
-    make = rng.choice(["torch.randn({shape}).log_softmax(dim=1)", "torch.log_softmax(torch.randn({shape}), dim=1)"]) if nll else None
-    x = b.input(_PRED + ("logits", "logits", "logits", "scores"), dims, make if nll else _scaled(b, rng.choice(["torch.rand({shape})", "torch.randn({shape})"])))
+    make = (
+        rng.choice(
+            [
+                "torch.randn({shape}).log_softmax(dim=1)",
+                "torch.log_softmax(torch.randn({shape}), dim=1)",
+            ]
+        )
+        if nll
+        else None
+    )
+    x = b.input(
+        (*_PRED, "logits", "logits", "logits", "scores"),
+        dims,
+        make if nll else _scaled(b, rng.choice(["torch.rand({shape})", "torch.randn({shape})"])),
+    )
     y_dims = [batch] if not spatial else [batch, dims[2], dims[3]]
-    t = b.input(_TARGET + ("labels", "y"), y_dims, "torch.randint(0, {%s}, {size})" % classes.token)
+    t = b.input(
+        (*_TARGET, "labels", "y"), y_dims, f"torch.randint(0, {{{classes.token}}}, {{size}})"
+    )
     b.start(x, dims)
-    pre = sample_chain(b, 1, Range(), extra_tensors=False) if rng.random() < 0.12 and not nll else []
+    pre = (
+        sample_chain(b, 1, Range(), extra_tensors=False) if rng.random() < 0.12 and not nll else []
+    )
     kind = rng.choices(["mean", "sum", "none"], [84, 10, 6])[0]
     red = {"mean": "", "sum": ", reduction='sum'", "none": ", reduction='none'"}[kind]
     if kind == "mean" and rng.random() < 0.12:
@@ -212,19 +296,41 @@ def build_cross_entropy(b: Builder) -> None:
     elif rng.random() < 0.14:
         if rng.random() < 0.5:
             lp = b.local(("log_probs", "logp", "lp", "log_p"))
-            b.line(rng.choice([f"{lp} = F.log_softmax({b.cur}, dim=1)", f"{lp} = torch.log_softmax({b.cur}, dim=1)"]))
+            b.line(
+                rng.choice(
+                    [
+                        f"{lp} = F.log_softmax({b.cur}, dim=1)",
+                        f"{lp} = torch.log_softmax({b.cur}, dim=1)",
+                    ]
+                )
+            )
             b.cur = b.spell(f"F.nll_loss({lp}, {t}{red})")
         else:
             b.apply(f"F.nll_loss(F.log_softmax({{x}}, dim=1), {t}{red})", "loss")
     else:
         b.apply(f"F.cross_entropy({{x}}, {t}{red})", "loss")
-    f = HostFunction(ops=[*(o.name for o in pre), "nll_loss" if nll else "cross_entropy", *([kind] if kind != "mean" else [])], leading=[("x", b.lead())])
+    f = HostFunction(
+        ops=[
+            *(o.name for o in pre),
+            "nll_loss" if nll else "cross_entropy",
+            *([kind] if kind != "mean" else []),
+        ],
+        leading=[("x", b.lead())],
+    )
     pre_lines = f.point(pre, "i")
     f.tensor(f"{t}.contiguous()", "raw", "int64_t", name="target")
-    result = {"mean": "atomicAdd(out, {} / rows);", "sum": "atomicAdd(out, {});", "none": "out[o] = {};"}[kind]
+    result = {
+        "mean": "atomicAdd(out, {} / rows);",
+        "sum": "atomicAdd(out, {});",
+        "none": "out[o] = {};",
+    }[kind]
     at = "x[base + target[o] * inner]"
     host = ["int64_t len = x.size(1), rows = x.numel() / len, inner = rows / x.size(0);"]
-    alloc = "auto out = torch::zeros({}, x.options());" if kind != "none" else "auto out = torch::empty(target.sizes(), x.options());"
+    alloc = (
+        "auto out = torch::zeros({}, x.options());"
+        if kind != "none"
+        else "auto out = torch::empty(target.sizes(), x.options());"
+    )
     if nll:
         f.kernels.append(
             f"__global__ void NAME_kernel(const float* x, {f.kernel_params()}float* out, int64_t rows, int64_t len, int64_t inner) {{\n"
@@ -235,7 +341,12 @@ def build_cross_entropy(b: Builder) -> None:
             f"        {result.format('v')}\n"
             "    }\n}"
         )
-        f.host_body = [*host, alloc, f"NAME_kernel<<<(rows + 255) / 256, 256>>>(x.data_ptr<float>(), {f.launch_args()}out.data_ptr<float>(), rows, len, inner);", "return out;"]
+        f.host_body = [
+            *host,
+            alloc,
+            f"NAME_kernel<<<(rows + 255) / 256, 256>>>(x.data_ptr<float>(), {f.launch_args()}out.data_ptr<float>(), rows, len, inner);",
+            "return out;",
+        ]
     else:
         schedule = "warp_shuffle" if rng.random() < 0.14 else "tree"
         b.schedule = schedule

@@ -2,14 +2,20 @@
 
 from dice.data.synth import values
 from dice.data.synth.builder import Builder
-from dice.data.synth.chains import Range, sample_chain
+from dice.data.synth.chains import sample_chain
 from dice.data.synth.cuda import HostFunction, Operand, PointOp, indent
 from dice.data.synth.pointwise import point_function
 from dice.data.synth.shapes import draw_dim, draw_shape
 from dice.data.synth.softmax import softmax_function
 
 _MASK_NAMES = ("mask", "mask", "m", "cond", "condition", "valid", "attention_mask", "keep_mask")
-_MASK_MAKES = ("torch.randint(0, 2, {size}).bool()", "torch.randint(0, 2, {size}, dtype=torch.bool)", "torch.rand({shape}) > 0.5", "torch.rand({shape}) < 0.3", "torch.randn({shape}) > 0")
+_MASK_MAKES = (
+    "torch.randint(0, 2, {size}).bool()",
+    "torch.randint(0, 2, {size}, dtype=torch.bool)",
+    "torch.rand({shape}) > 0.5",
+    "torch.rand({shape}) < 0.3",
+    "torch.randn({shape}) > 0",
+)
 _COMPARE = ((">", "gt"), ("<", "lt"), (">=", "ge"), ("<=", "le"), ("==", "eq"), ("!=", "ne"))
 
 
@@ -20,30 +26,87 @@ def _mask(b: Builder) -> str:
 def select_ops(b: Builder) -> list[PointOp]:
     """One selection by a mask or a comparison."""
     rng = b.rng
-    kind = rng.choices(["masked_fill", "where_mask", "where_cmp", "where_value", "mul_mask"], [30, 24, 22, 14, 10])[0]
+    kind = rng.choices(
+        ["masked_fill", "where_mask", "where_cmp", "where_value", "mul_mask"], [30, 24, 22, 14, 10]
+    )[0]
     if kind == "masked_fill":
         m = _mask(b)
-        s = b.hyper(("fill_value", "value", "mask_value", "fill"), rng.choice(["0.0", "0", "-1.0", "-1e9", "1.0", "-10000.0", "-1e4"]).replace("-1e9", "-1000000000.0").replace("-1e4", "-10000.0"))
+        s = b.hyper(
+            ("fill_value", "value", "mask_value", "fill"),
+            rng.choice(["0.0", "0", "-1.0", "-1e9", "1.0", "-10000.0", "-1e4"])
+            .replace("-1e9", "-1000000000.0")
+            .replace("-1e4", "-10000.0"),
+        )
         inverted = rng.random() < 0.2
-        b.apply(rng.choice(["{a}.masked_fill({m}, {s})", "{a}.masked_fill({m}, {s})", "torch.masked_fill({x}, {m}, {s})"]), "masked", m=f"~{m}" if inverted else m, s=s)
+        b.apply(
+            rng.choice(
+                [
+                    "{a}.masked_fill({m}, {s})",
+                    "{a}.masked_fill({m}, {s})",
+                    "torch.masked_fill({x}, {m}, {s})",
+                ]
+            ),
+            "masked",
+            m=f"~{m}" if inverted else m,
+            s=s,
+        )
         code = "v = {0} ? v : {1};" if inverted else "v = {0} ? {1} : v;"
-        return [PointOp(name="masked_keep" if inverted else "masked_fill", code=(code,), operands=(Operand(kind="same", call=f"{m}.contiguous()", dtype="bool"), Operand(kind="scalar", call=s)))]
+        return [
+            PointOp(
+                name="masked_keep" if inverted else "masked_fill",
+                code=(code,),
+                operands=(
+                    Operand(kind="same", call=f"{m}.contiguous()", dtype="bool"),
+                    Operand(kind="scalar", call=s),
+                ),
+            )
+        ]
     if kind == "mul_mask":
         m = _mask(b)
         b.apply(rng.choice(["{a} * {m}", "{a} * {m}.float()", "{m} * {a}"]), "masked", m=m)
-        return [PointOp(name="masked", code=("v = {0} ? v : 0.0f;",), operands=(Operand(kind="same", call=f"{m}.contiguous()", dtype="bool"),))]
+        return [
+            PointOp(
+                name="masked",
+                code=("v = {0} ? v : 0.0f;",),
+                operands=(Operand(kind="same", call=f"{m}.contiguous()", dtype="bool"),),
+            )
+        ]
     y = b.input("y", b.shape)
     if kind == "where_mask":
         m = _mask(b)
         b.apply("torch.where({m}, {x}, {y})", "selected", m=m, y=y)
-        return [PointOp(name="where", code=("v = {0} ? v : {1};",), operands=(Operand(kind="same", call=f"{m}.contiguous()", dtype="bool"), Operand(kind="same", call=f"{y}.contiguous()")))]
+        return [
+            PointOp(
+                name="where",
+                code=("v = {0} ? v : {1};",),
+                operands=(
+                    Operand(kind="same", call=f"{m}.contiguous()", dtype="bool"),
+                    Operand(kind="same", call=f"{y}.contiguous()"),
+                ),
+            )
+        ]
     sign = rng.choice([">", "<", ">=", "<="])
     if kind == "where_cmp":
         b.apply(f"torch.where({{n}} {sign} {{y}}, {{n}}, {{y}})", "selected", y=y)
-        return [PointOp(name="where", code=(f"v = v {sign} {{0}} ? v : {{0}};",), operands=(Operand(kind="same", call=f"{y}.contiguous()"),))]
+        return [
+            PointOp(
+                name="where",
+                code=(f"v = v {sign} {{0}} ? v : {{0}};",),
+                operands=(Operand(kind="same", call=f"{y}.contiguous()"),),
+            )
+        ]
     s = b.hyper(("threshold", "cutoff", "t", "limit"), values.draw(rng, "cut"))
     b.apply(f"torch.where({{n}} {sign} {{s}}, {{n}}, {{y}})", "selected", y=y, s=s)
-    return [PointOp(name="where", code=(f"v = v {sign} {{0}} ? v : {{1}};",), operands=(Operand(kind="scalar", call=s), Operand(kind="same", call=f"{y}.contiguous()")))]
+    return [
+        PointOp(
+            name="where",
+            code=(f"v = v {sign} {{0}} ? v : {{1}};",),
+            operands=(
+                Operand(kind="scalar", call=s),
+                Operand(kind="same", call=f"{y}.contiguous()"),
+            ),
+        )
+    ]
 
 
 def build_select(b: Builder) -> None:
@@ -73,17 +136,23 @@ def build_compare(b: Builder) -> None:
         call = b.hyper(("threshold", "value", "cutoff", "t"), values.draw(rng, "cut"))
         operand = Operand(kind="scalar", call=call)
     as_float = rng.random() < 0.45
-    atom = rng.choice([f"({{a}} {sign} {{y}})", f"torch.{word}({{x}}, {{y}})", f"{{a}}.{word}({{y}})"])
+    atom = rng.choice(
+        [f"({{a}} {sign} {{y}})", f"torch.{word}({{x}}, {{y}})", f"{{a}}.{word}({{y}})"]
+    )
     if as_float:
         b.apply(atom + rng.choice([".float()", ".float()", ".to(torch.float32)"]), "mask", y=call)
-        ops.append(PointOp(name=word, code=(f"v = v {sign} {{0}} ? 1.0f : 0.0f;",), operands=(operand,)))
+        ops.append(
+            PointOp(name=word, code=(f"v = v {sign} {{0}} ? 1.0f : 0.0f;",), operands=(operand,))
+        )
         ops += sample_chain(b, rng.choices([0, 1], [75, 25])[0])
         point_function(b, ops)
         return
     b.apply(atom.strip("()") if atom.startswith("(") else atom, "mask", y=call)
     if rng.random() < 0.15:
         b.apply(rng.choice(["torch.logical_not({x})", "~{a}"]), "mask")
-        ops.append(PointOp(name=f"not_{word}", code=(f"bool p = !(v {sign} {{0}});",), operands=(operand,)))
+        ops.append(
+            PointOp(name=f"not_{word}", code=(f"bool p = !(v {sign} {{0}});",), operands=(operand,))
+        )
     else:
         ops.append(PointOp(name=word, code=(f"bool p = v {sign} {{0}};",), operands=(operand,)))
     point_function(b, ops, out="bool")
@@ -107,9 +176,21 @@ def build_triangular(b: Builder) -> None:
         b.apply(rng.choice([f"torch.{word}({{x}})", f"{{a}}.{word}()"]), "masked")
     else:
         call = b.hyper(("diagonal", "k", "offset"), k)
-        b.apply(rng.choice([f"torch.{word}({{x}}, diagonal={{k}})", f"torch.{word}({{x}}, {{k}})", f"{{a}}.{word}({{k}})"]), "masked", k=call)
+        b.apply(
+            rng.choice(
+                [
+                    f"torch.{word}({{x}}, diagonal={{k}})",
+                    f"torch.{word}({{x}}, {{k}})",
+                    f"{{a}}.{word}({{k}})",
+                ]
+            ),
+            "masked",
+            k=call,
+        )
     post = sample_chain(b, rng.choices([0, 1], [75, 25])[0], extra_tensors=False)
-    f = HostFunction(ops=[*(o.name for o in pre), word, *(o.name for o in post)], leading=[("x", b.lead())])
+    f = HostFunction(
+        ops=[*(o.name for o in pre), word, *(o.name for o in post)], leading=[("x", b.lead())]
+    )
     pre_lines = f.point(pre, "i")
     f.scalar(call, "int64_t", "k")
     post_lines = f.point(post, "i")
@@ -139,29 +220,68 @@ def build_masked_softmax(b: Builder) -> None:
     ops: list[PointOp] = []
     if rng.random() < 0.6:
         if rng.random() < 0.5:
-            s = b.hyper(("scale", "scaling", "scale_factor"), rng.choice(["0.125", "0.0883883476", "0.25", "0.1", "0.5"]))
+            s = b.hyper(
+                ("scale", "scaling", "scale_factor"),
+                rng.choice(["0.125", "0.0883883476", "0.25", "0.1", "0.5"]),
+            )
             b.apply(rng.choice(["{a} * {s}", "{s} * {a}"]), "scaled", s=s)
-            ops.append(PointOp(name="mul", code=("v = v * {0};",), operands=(Operand(kind="scalar", call=s),)))
+            ops.append(
+                PointOp(
+                    name="mul", code=("v = v * {0};",), operands=(Operand(kind="scalar", call=s),)
+                )
+            )
         else:
             s = b.hyper(("temperature", "scale", "tau", "d_k"), values.draw(rng, "divisor"))
             b.apply("{a} / {s}", "scaled", s=s)
-            ops.append(PointOp(name="div", code=("v = v / {0};",), operands=(Operand(kind="scalar", call=s),)))
+            ops.append(
+                PointOp(
+                    name="div", code=("v = v / {0};",), operands=(Operand(kind="scalar", call=s),)
+                )
+            )
     if rng.random() < 0.5:
-        m = b.input(_MASK_NAMES, dims, rng.choice(["torch.rand({shape}) > 0.7", "torch.rand({shape}) < 0.2", "torch.rand({shape}) > 0.9"]))
+        m = b.input(
+            _MASK_NAMES,
+            dims,
+            rng.choice(
+                [
+                    "torch.rand({shape}) > 0.7",
+                    "torch.rand({shape}) < 0.2",
+                    "torch.rand({shape}) > 0.9",
+                ]
+            ),
+        )
         fill = rng.choice(["float('-inf')", "-1e9", "-10000.0", "float('-inf')"])
         b.apply("{a}.masked_fill({m}, " + fill + ")", "masked", m=m)
         value = {"float('-inf')": "-INFINITY", "-1e9": "-1e9f", "-10000.0": "-10000.0f"}[fill]
-        ops.append(PointOp(name="masked_fill", code=(f"v = {{0}} ? {value} : v;",), operands=(Operand(kind="same", call=f"{m}.contiguous()", dtype="bool"),)))
+        ops.append(
+            PointOp(
+                name="masked_fill",
+                code=(f"v = {{0}} ? {value} : v;",),
+                operands=(Operand(kind="same", call=f"{m}.contiguous()", dtype="bool"),),
+            )
+        )
     else:
         m = b.input(("mask", "attn_mask", "attention_mask", "bias", "attn_bias"), dims)
         b.apply("{a} + {m}", "masked", m=m)
-        ops.append(PointOp(name="add", code=("v = v + {0};",), operands=(Operand(kind="same", call=f"{m}.contiguous()"),)))
+        ops.append(
+            PointOp(
+                name="add",
+                code=("v = v + {0};",),
+                operands=(Operand(kind="same", call=f"{m}.contiguous()"),),
+            )
+        )
     d = "-1" if rng.random() < 0.85 else str(len(dims) - 1)
     if rng.random() < 0.2:
         attr = b.module(("softmax", "act", "attn_softmax"), f"nn.Softmax(dim={d})")
         b.apply(f"{attr}({{x}})", "attn")
         d = f"{attr}.dim"
     else:
-        b.apply(rng.choice(["F.softmax({x}, dim={d})", "torch.softmax({x}, dim={d})", "{a}.softmax(dim={d})"]), "attn", d=d)
+        b.apply(
+            rng.choice(
+                ["F.softmax({x}, dim={d})", "torch.softmax({x}, dim={d})", "{a}.softmax(dim={d})"]
+            ),
+            "attn",
+            d=d,
+        )
     b.schedule = "two_pass"
     softmax_function(b, "softmax", d, ops, [], "two_pass")

@@ -1,5 +1,6 @@
 """Names that people give to sizes, tensors and hyper-parameters, by what the thing is."""
 
+# fmt: off
 DIM_NAMES: dict[str, tuple[str, ...]] = {
     "batch": ("batch_size", "batch_size", "batch_size", "batch", "B", "N", "bs", "num_samples", "n", "b", "BATCH"),
     "rows": ("rows", "num_rows", "M", "n_rows", "batch_size", "B", "tokens", "num_tokens", "T", "n_tokens"),
@@ -20,8 +21,10 @@ DIM_NAMES: dict[str, tuple[str, ...]] = {
     "embedding": ("embedding_dim", "embed_dim", "dim", "D", "d_model", "hidden_size", "emb_size"),
     "groups": ("num_groups", "groups", "G", "n_groups"),
 }
+# fmt: on
 """Dimension kind -> names of the constant that holds its size."""
 
+# fmt: off
 INPUT_NAMES: dict[str, tuple[str, ...]] = {
     "x": ("x",) * 14 + ("input", "inputs", "inp", "X", "a", "hidden_states", "input_tensor", "features", "data", "h", "z", "tensor", "t", "logits", "signal", "values", "feats", "u", "hidden", "tokens", "activations", "x_in", "embeddings", "inputs_embeds", "src", "image"),
     "y": ("y", "y", "other", "b", "residual", "x2", "skip", "y", "shortcut", "identity", "res", "Y", "z", "branch", "w", "add_input", "z_in", "other_input", "rhs"),
@@ -29,6 +32,21 @@ INPUT_NAMES: dict[str, tuple[str, ...]] = {
     "row": ("bias", "b", "y", "shift", "v", "vec", "offset", "w", "scale", "row", "vector"),
     "scores": ("scores", "logits", "x", "x", "attn", "attn_scores", "energy", "attention_scores", "inputs", "scores_in", "a"),
 }
+# fmt: on
 
-LOCAL_NAMES: tuple[str, ...] = ("out", "y", "h", "z", "result", "output", "t", "tmp", "res", "u", "v", "hidden", "ret")
+LOCAL_NAMES: tuple[str, ...] = (
+    "out",
+    "y",
+    "h",
+    "z",
+    "result",
+    "output",
+    "t",
+    "tmp",
+    "res",
+    "u",
+    "v",
+    "hidden",
+    "ret",
+)
 """Names of intermediate results where nothing more telling is at hand."""

@@ -8,7 +8,9 @@ from dice.data.synth.cuda import HostFunction, PointOp, indent
 from dice.data.synth.shapes import draw_shape, positive_input
 
 
-def point_function(b: Builder, ops: Sequence[PointOp], schedule: str = "plain", *, out: str = "float") -> None:
+def point_function(
+    b: Builder, ops: Sequence[PointOp], schedule: str = "plain", *, out: str = "float"
+) -> None:
     """Add one host function that applies a chain of elementwise operators to the current value.
 
     `out` is the C type of the result, "float" or "bool".
@@ -124,7 +126,14 @@ def residual_chain(b: Builder, count: int, known: Range) -> list[PointOp]:
     ops = [PointOp(name="", code=("float u = v;",)), *sample_chain(b, count, known)]
     kind = rng.choices(["add", "mul", "sub"], [70, 20, 10])[0]
     sign = {"add": "+", "mul": "*", "sub": "-"}[kind]
-    b.apply(rng.choice([f"{{a}} {sign} {kept}"] if kind == "sub" else [f"{{a}} {sign} {kept}", f"{kept} {sign} {{a}}"]), "out")
+    b.apply(
+        rng.choice(
+            [f"{{a}} {sign} {kept}"]
+            if kind == "sub"
+            else [f"{{a}} {sign} {kept}", f"{kept} {sign} {{a}}"]
+        ),
+        "out",
+    )
     known.sign = "any"
     ops.append(PointOp(name=f"{kind}_input", code=(f"v = v {sign} u;",)))
     return ops

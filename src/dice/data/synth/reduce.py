@@ -1,86 +1,21 @@
 """Family: reductions over one dimension, several adjacent ones, or all, with elementwise operators around."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dice.data.synth import rowwise
 from dice.data.synth.builder import Builder
 from dice.data.synth.chains import Range, sample_chain
 from dice.data.synth.cuda import HostFunction, PointOp, indent
-from dice.data.synth.dims import axis_expr, pick_axis
+from dice.data.synth.dims import pick_axis
 from dice.data.synth.pointwise import point_function
+from dice.data.synth.reduce_spell import KINDS, spell_reduction
 from dice.data.synth.shapes import draw_shape, positive_input
 
-KINDS = {
-    "sum": 14.0, "mean": 14.0, "max": 13.0, "min": 11.0, "argmax": 7.0, "argmin": 7.0, "prod": 4.0, "var": 4.0, "std": 4.0,
-    "logsumexp": 7.0, "norm2": 5.0, "norm1": 3.0, "norminf": 1.0, "count": 1.0,
-}
-HINTS = {"sum": "total", "mean": "mean", "max": "max_values", "min": "min_values", "argmax": "indices", "argmin": "indices", "var": "var", "std": "std", "logsumexp": "lse", "norm2": "norm", "norm1": "norm"}
 
-
-def spell_reduction(b: Builder, kind: str, dim: str | None, keep: bool) -> None:
-    """Write the reduction into the problem's forward."""
-    rng = b.rng
-    k = ", keepdim=True" if keep else ""
-    one = dim is not None and not dim.startswith(("(", "["))
-    plain = {"sum": "sum", "mean": "mean", "prod": "prod", "var": "var", "std": "std", "argmax": "argmax", "argmin": "argmin", "max": "max", "min": "min"}
-    if dim is None:
-        forms = {
-            "norm2": ["torch.norm({x})", "{a}.norm()", "torch.norm({x}, p='fro')", "torch.norm({x}, p=2)", "torch.linalg.norm({x})", "torch.sqrt(torch.sum({a} ** 2))"],
-            "norm1": ["torch.norm({x}, p=1)", "{a}.norm(p=1)", "torch.sum(torch.abs({x}))", "{a}.abs().sum()"],
-            "logsumexp": ["torch.logsumexp({x}.flatten(), dim=0)", "torch.log(torch.sum(torch.exp({x})))"],
-        }.get(kind) or [f"torch.{plain[kind]}({{x}})", f"{{a}}.{plain[kind]}()"]
-        b.apply(rng.choice(forms), HINTS.get(kind))
-        return
-    n = plain.get(kind, kind)
-    d = "{d}"
-    if kind in ("sum", "mean"):
-        forms = [f"torch.{n}({{x}}, dim={d}{k})", f"torch.{n}({{x}}, dim={d}{k})", f"{{a}}.{n}(dim={d}{k})", f"{{a}}.{n}(dim={d}{k})", f"torch.{n}({{x}}, {d}{k})", f"{{a}}.{n}({d}{k})", f"torch.{n}({{x}}, axis={d}{k})"]
-    elif kind in ("max", "min"):
-        if not one:
-            forms = [f"torch.a{n}({{x}}, dim={d}{k})", f"{{a}}.a{n}(dim={d}{k})"]
-        elif rng.random() < 0.3:
-            values = b.local(["values", "max_values" if n == "max" else "min_values", "vals", "out", "result", "m", "best", "v"])
-            other = rng.choice(["_", "_", "_", "indices", "idx", "_indices"])
-            form = rng.choice([f"torch.{n}({{x}}, dim={d}{k})", f"{{a}}.{n}(dim={d}{k})", f"{{a}}.{n}({d}{k})", f"torch.{n}({{x}}, {d}{k})"])
-            b.apply(form, d=dim)
-            call = b.cur
-            if call.isidentifier():
-                call = b.forward_lines.pop().split(" = ", 1)[1]
-            b.line(f"{values}, {other} = {call}")
-            b.cur = values
-            return
-        else:
-            forms = [f"torch.{n}({{x}}, dim={d}{k})[0]", f"torch.{n}({{x}}, dim={d}{k})[0]", f"torch.{n}({{x}}, dim={d}{k}).values", f"{{a}}.{n}(dim={d}{k})[0]", f"{{a}}.{n}(dim={d}{k}).values", f"torch.a{n}({{x}}, dim={d}{k})", f"{{a}}.a{n}(dim={d}{k})", f"{{a}}.{n}({d}{k})[0]", f"torch.{n}({{x}}, {d}{k})[0]", f"torch.{n}({{x}}, {d}{k}).values"]
-    elif kind in ("argmax", "argmin", "prod"):
-        forms = [f"torch.{n}({{x}}, dim={d}{k})", f"torch.{n}({{x}}, dim={d}{k})", f"{{a}}.{n}(dim={d}{k})", f"{{a}}.{n}({d}{k})", f"torch.{n}({{x}}, {d}{k})"]
-        if kind != "prod":
-            m = n[3:]
-            forms += [f"torch.{m}({{x}}, dim={d}{k})[1]", f"{{a}}.{m}(dim={d}{k})[1]", f"torch.{m}({{x}}, dim={d}{k}).indices"]
-    elif kind in ("var", "std"):
-        forms = [f"torch.{n}({{x}}, dim={d}{k})", f"{{a}}.{n}(dim={d}{k})", f"torch.{n}({{x}}, dim={d}, unbiased=True{k})"]
-    elif kind in ("var0", "std0"):
-        n = kind[:-1]
-        forms = [f"torch.{n}({{x}}, dim={d}, unbiased=False{k})", f"{{a}}.{n}(dim={d}, unbiased=False{k})", f"torch.{n}({{x}}, dim={d}, correction=0{k})", f"{{a}}.{n}({d}, unbiased=False{k})"]
-    elif kind == "logsumexp":
-        forms = [f"torch.logsumexp({{x}}, dim={d}{k})", f"torch.logsumexp({{x}}, dim={d}{k})", f"{{a}}.logsumexp(dim={d}{k})", f"torch.logsumexp({{x}}, {d}{k})", f"torch.log(torch.sum(torch.exp({{x}}), dim={d}{k}))"]
-    elif kind == "norm2":
-        forms = [f"torch.norm({{x}}, p=2, dim={d}{k})", f"torch.norm({{x}}, dim={d}{k})", f"{{a}}.norm(dim={d}{k})", f"{{a}}.norm(p=2, dim={d}{k})", f"torch.linalg.norm({{x}}, dim={d}{k})", f"torch.linalg.vector_norm({{x}}, dim={d}{k})", f"torch.sqrt(torch.sum({{a}} ** 2, dim={d}{k}))", f"{{a}}.pow(2).sum(dim={d}{k}).sqrt()", f"torch.sqrt(({{n}} * {{n}}).sum(dim={d}{k}))"]
-        if not one:
-            forms = forms[-3:]
-    elif kind == "norm1":
-        forms = [f"torch.norm({{x}}, p=1, dim={d}{k})", f"{{a}}.norm(p=1, dim={d}{k})", f"torch.sum(torch.abs({{x}}), dim={d}{k})", f"{{a}}.abs().sum(dim={d}{k})"]
-        if not one:
-            forms = forms[-2:]
-    elif kind == "norminf":
-        forms = [f"torch.norm({{x}}, p=float('inf'), dim={d}{k})", f"{{a}}.abs().amax(dim={d}{k})", f"torch.amax(torch.abs({{x}}), dim={d}{k})", f"{{a}}.abs().max(dim={d}{k})[0]"]
-        if not one:
-            forms = forms[1:3]
-    else:
-        forms = [f"torch.count_nonzero({{x}}, dim={d})"]
-    b.apply(rng.choice(forms), HINTS.get(kind), d=dim)
-
-
-def reduction_body(f: HostFunction, kind: str, pre: Sequence[str], post: Sequence[str], schedule: str, out: str) -> str:
+def reduction_body(
+    f: HostFunction, kind: str, pre: Sequence[str], post: Sequence[str], schedule: str
+) -> str:
     """Kernel body of one reduction; `pre` acts on each element, `post` on the result at index o."""
     load = ["float v = x[i];", *pre]
 
@@ -122,7 +57,8 @@ def reduction_body(f: HostFunction, kind: str, pre: Sequence[str], post: Sequenc
             + rowwise.loop([*load, "sum += v;"])
             + "    float mean = block_sum(sum) / len;\n    sum = 0.0f;\n"
             + rowwise.loop([*load, "sum += (v - mean) * (v - mean);"])
-            + "    sum = block_sum(sum);\n" + store(expr)
+            + "    sum = block_sum(sum);\n"
+            + store(expr)
         )
     if kind == "logsumexp":
         use("max")
@@ -132,73 +68,100 @@ def reduction_body(f: HostFunction, kind: str, pre: Sequence[str], post: Sequenc
             + rowwise.loop([*load, "m = fmaxf(m, v);"])
             + "    m = block_max(m);\n    float sum = 0.0f;\n"
             + rowwise.loop([*load, "sum += expf(v - m);"])
-            + "    sum = block_sum(sum);\n" + store("m + logf(sum)")
+            + "    sum = block_sum(sum);\n"
+            + store("m + logf(sum)")
         )
-    base = {"sum": "sum", "mean": "sum", "norm2": "sum", "norm1": "sum", "norminf": "max", "max": "max", "min": "min", "prod": "prod", "count": "sum"}[kind]
+    base = {
+        "sum": "sum",
+        "mean": "sum",
+        "norm2": "sum",
+        "norm1": "sum",
+        "norminf": "max",
+        "max": "max",
+        "min": "min",
+        "prod": "prod",
+        "count": "sum",
+    }[kind]
     use(base)
     term = {"norm2": "v * v", "norm1": "fabsf(v)", "norminf": "fabsf(v)"}.get(kind, "v")
     result = {"mean": "acc / len", "norm2": "sqrtf(acc)"}.get(kind, "acc")
-    update = {"sum": f"acc += {term};", "prod": f"acc *= {term};"}.get(base, f"acc = {rowwise.combine(base, 'acc', term)};")
+    update = {"sum": f"acc += {term};", "prod": f"acc *= {term};"}.get(
+        base, f"acc = {rowwise.combine(base, 'acc', term)};"
+    )
     return (
         f"    float acc = {rowwise.zero(base)};\n"
         + rowwise.loop([*load, update])
-        + f"    acc = block_{base}(acc);\n" + store(result)
+        + f"    acc = block_{base}(acc);\n"
+        + store(result)
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduction:
+    """What is reduced: `dim` (to `last`) as the candidate's expressions, or everything where None."""
+
+    kind: str
+    dim: str | None = None
+    last: str | None = None
+    keep: bool = False
+
+
 def reduce_function(
-    b: Builder, kind: str, dim: str | None, last: str | None, keep: bool, keep_expr: str | None,
-    pre: Sequence[PointOp], post: Sequence[PointOp], schedule: str,
+    b: Builder, r: Reduction, pre: Sequence[PointOp], post: Sequence[PointOp], schedule: str
 ) -> None:
-    """Add the host function of a reduction over `dim` (to `last`), or over everything where None."""
-    f = HostFunction(ops=[*(op.name for op in pre), kind, *(op.name for op in post)], leading=[("x", b.lead())])
-    whole = dim is None
-    if whole and kind in ("sum", "mean", "norm1") and not post:
-        whole_sum(b, f, kind, pre)
+    """Add the host function of a reduction with the operators around it."""
+    f = HostFunction(
+        ops=[*(op.name for op in pre), r.kind, *(op.name for op in post)],
+        leading=[("x", b.lead())],
+    )
+    if r.dim is None and r.kind in ("sum", "mean", "norm1") and not post:
+        whole_sum(b, f, r.kind, pre)
         return
     pre_lines = f.point(pre, "i")
-    if dim is not None:
-        f.scalar(dim, "int64_t", "dim")
-    if last is not None:
-        f.scalar(last, "int64_t", "last")
-    if keep_expr is not None:
-        f.scalar(keep_expr, "bool", "keepdim")
-    params = list(f.params)
+    if r.dim is not None:
+        f.scalar(r.dim, "int64_t", "dim")
+    if r.last is not None:
+        f.scalar(r.last, "int64_t", "last")
+    before = {p[1] for p in f.params}
     post_lines = f.point(post, "o")
-    hidden = [p for p in f.params if p[1] in ("dim", "last", "keepdim")]
-    shown = [p for p in f.params if p not in hidden]
-    all_params, f.params = f.params, shown
-    arg = kind in ("argmax", "argmin")
+    every, f.params = f.params, [p for p in f.params if p[1] not in ("dim", "last")]
+    arg = r.kind in ("argmax", "argmin")
     out = "int64_t" if arg else "float"
     head = "    __shared__ float s[256];\n    __shared__ int64_t p[256];\n" if arg else ""
-    f.kernels.append(rowwise.kernel(f, reduction_body(f, kind, pre_lines, post_lines, schedule, out), out=out, head=head))
-    options = "x.options().dtype(torch::kInt64)" if arg else "x.options()"
-    if whole:
-        body = ["int64_t rows = 1, len = x.numel(), inner = 1;", f"auto out = torch::empty({{}}, {options});"]
-    else:
-        body = rowwise.split_dim(last and "last")
-        body.append("auto sizes = x.sizes().vec();")
-        if keep_expr is not None:
-            body.append("sizes[dim] = 1;")
-            body.append("if (!keepdim) sizes.erase(sizes.begin() + dim);")
-        elif last is not None:
-            body.append("for (int64_t d = dim; d <= last; d++) sizes[d] = 1;" if keep else "sizes.erase(sizes.begin() + dim, sizes.begin() + last + 1);")
-        else:
-            body.append("sizes[dim] = 1;" if keep else "sizes.erase(sizes.begin() + dim);")
-        body.append(f"auto out = torch::empty(sizes, {options});")
-    assert params is not None
-    f.host_body = [*body, *rowwise.launch(f, "tree" if arg else schedule, out=out, like=OPERAND_LIKE)]
-    f.host_body = [line.replace(OPERAND_LIKE, "out" if post else "x") for line in f.host_body]
-    f.params = all_params
+    text = reduction_body(f, r.kind, pre_lines, post_lines, schedule)
+    f.kernels.append(rowwise.kernel(f, text, out=out, head=head))
+    like = {p[1]: "x" if p[1] in before else "out" for p in f.params}
+    launch = rowwise.launch(f, "tree" if arg else schedule, out=out, like=like)
+    f.host_body = [*_allocate(r, arg), *launch]
+    f.params = every
     if schedule == "warp_shuffle" and not arg:
         b.schedule = schedule
     b.call(f)
 
 
-OPERAND_LIKE = "LIKE"
+def _allocate(r: Reduction, arg: bool) -> list[str]:
+    """Host statements up to the allocation of the result."""
+    options = "x.options().dtype(torch::kInt64)" if arg else "x.options()"
+    if r.dim is None:
+        return [
+            "int64_t rows = 1, len = x.numel(), inner = 1;",
+            f"auto out = torch::empty({{}}, {options});",
+        ]
+    if r.last is not None and r.keep:
+        drop = "for (int64_t d = dim; d <= last; d++) sizes[d] = 1;"
+    elif r.last is not None:
+        drop = "sizes.erase(sizes.begin() + dim, sizes.begin() + last + 1);"
+    else:
+        drop = "sizes[dim] = 1;" if r.keep else "sizes.erase(sizes.begin() + dim);"
+    return [
+        *rowwise.split_dim("last" if r.last is not None else None),
+        "auto sizes = x.sizes().vec();",
+        drop,
+        f"auto out = torch::empty(sizes, {options});",
+    ]
 
 
-def whole_sum(b: Builder, f: HostFunction, kind: str, pre: Sequence[PointOp], *, divide: str | None = None) -> None:
+def whole_sum(b: Builder, f: HostFunction, kind: str, pre: Sequence[PointOp]) -> None:
     """A sum or mean of everything: many thread blocks, one atomic addition each."""
     rowwise.use_block(f, "sum", "tree")
     lines = f.point(pre, "i")
@@ -228,98 +191,87 @@ def whole_sum(b: Builder, f: HostFunction, kind: str, pre: Sequence[PointOp], *,
     b.call(f)
 
 
-def add_reduction(b: Builder, pre: Sequence[PointOp], *, kinds: dict[str, float] | None = None, known: Range | None = None) -> None:
+def reduce_one(b: Builder, kind: str) -> Reduction:
+    """Write a reduction over one dimension."""
+    rng = b.rng
+    axis = pick_axis(b)
+    keep = rng.random() < 0.35
+    if kind in ("var", "std") and rng.random() < 0.35:
+        kind += "0"
+    spell_reduction(b, kind, axis.expr, keep)
+    _drop(b, axis.index, 1, keep)
+    return Reduction(kind=kind, dim=axis.expr, keep=keep)
+
+
+def reduce_many(b: Builder, kind: str) -> Reduction:
+    """Write a reduction over several adjacent dimensions."""
+    rng, rank = b.rng, len(b.shape)
+    index = rank - 2 if rng.random() < 0.7 else 1
+    count = min(2 if rng.random() < 0.75 else rank - index, rank - index)
+    negative = index + count == rank and rng.random() < 0.45
+    numbers = [str(i - rank if negative else i) for i in range(index, index + count)]
+    text = rng.choice(["({})", "({})", "[{}]"]).format(", ".join(numbers))
+    dim, last = numbers[0], numbers[-1]
+    shown = text
+    if rng.random() < 0.2:
+        shown = b.hyper(("dims", "dim", "axes", "reduce_dims"), text, literal=False)
+        dim, last = f"{shown}[0]", f"{shown}[{count - 1}]"
+    keep = rng.random() < 0.4
+    before = len(b.forward_lines)
+    spell_reduction(b, kind, text, keep)
+    b.cur = b.cur.replace(text, shown)
+    b.forward_lines[before:] = [line.replace(text, shown) for line in b.forward_lines[before:]]
+    _drop(b, index, count, keep)
+    return Reduction(kind=kind, dim=dim, last=last, keep=keep)
+
+
+def _drop(b: Builder, index: int, count: int, keep: bool) -> None:
+    gone = range(index, index + count)
+    ones = [b.dim("one", 1, 1) for _ in gone] if keep else []
+    b.shape = (*b.shape[:index], *ones, *b.shape[index + count :])
+
+
+def add_reduction(
+    b: Builder, pre: Sequence[PointOp], *, kinds: dict[str, float] | None = None
+) -> None:
     """Reduce the current value, then perhaps apply further operators; both sides."""
     rng = b.rng
     table = kinds or KINDS
     kind = rng.choices(list(table), list(table.values()))[0]
-    if kind == "count":
-        kind = "sum"
-    rank = len(b.shape)
-    scope = rng.choices(["one", "all", "many"], [74, 16, 10 if rank >= 3 else 0])[0]
-    if kind in ("argmax", "argmin", "logsumexp", "prod", "var", "std") and scope == "many":
+    scope = rng.choices(["one", "all", "many"], [74, 16, 10 if len(b.shape) >= 3 else 0])[0]
+    if scope == "many" and kind in ("argmax", "argmin", "logsumexp", "prod", "var", "std"):
         scope = "one"
-    if kind in ("var", "std", "norminf") and scope == "all":
+    if scope == "all" and kind in ("var", "std", "norminf"):
         scope = "one"
-    keep, keep_expr, last = False, None, None
-    dim: str | None = None
     if scope == "one":
-        axis = pick_axis(b)
-        dim, index = axis.expr, axis.index
-        keep = rng.random() < 0.35
-        if kind in ("var", "std") and rng.random() < 0.35:
-            kind += "0"
-        text_dim = dim
-        new = [d for i, d in enumerate(b.shape) if i != index]
-        spell_reduction(b, kind, text_dim, keep)
-        if keep and b.forward_lines and rng.random() < 0:
-            keep_expr = None
-        one = b.dim("one", 1, 1) if keep else None
-        b.shape = tuple(d if i != index else one for i, d in enumerate(b.shape) if i != index or keep)  # type: ignore[misc]
-        assert keep or len(b.shape) == len(new)
+        reduction = reduce_one(b, kind)
     elif scope == "many":
-        index = rank - 2 if rng.random() < 0.7 else 1
-        count = 2 if rng.random() < 0.75 else rank - index
-        count = min(count, rank - index)
-        negative = index + count == rank and rng.random() < 0.45
-        nums = [i - rank if negative else i for i in range(index, index + count)]
-        inside = ", ".join(map(str, nums))
-        text = rng.choice(["({})", "({})", "[{}]"]).format(inside)
-        dim, last = str(nums[0]), str(nums[-1])
-        if rng.random() < 0.2:
-            attr = b.hyper(("dims", "dim", "axes", "reduce_dims"), text, literal=False)
-            dim, last, text = f"{attr}[0]", f"{attr}[{count - 1}]", attr
-            text = f"({text})" if False else text
-        keep = rng.random() < 0.4
-        b_shape = b.shape
-        spell_many = text if text.startswith(("(", "[")) else text
-        _spell_many(b, kind, spell_many, keep)
-        b.shape = tuple(
-            b.dim("one", 1, 1) if index <= i < index + count else d
-            for i, d in enumerate(b_shape) if keep or not index <= i < index + count
-        )
+        reduction = reduce_many(b, kind)
     else:
-        if kind.endswith("0"):
-            kind = kind[:-1]
+        reduction = Reduction(kind=kind)
         spell_reduction(b, kind, None, False)
         b.shape = ()
     post: list[PointOp] = []
     if kind not in ("argmax", "argmin"):
+        nonneg = kind.startswith(("norm", "var", "std"))
+        after = Range(sign="nonneg" if nonneg else "any", large=True)
         count = rng.choices([0, 1, 2], [66, 24, 10])[0]
-        after = Range(sign="nonneg" if kind in ("norm2", "norm1", "norminf", "var", "std", "var0", "std0") else "any", large=True)
-        b_has = bool(b.shape)
-        post = sample_chain(b, count, after, extra_tensors=b_has)
+        post = sample_chain(b, count, after, extra_tensors=bool(b.shape))
+    b.schedule = "tree"
     schedule = rng.choices(["tree", "warp_shuffle"], [84, 16])[0]
-    separate = (pre or post) and rng.random() < 0.15
-    if scope == "all" and kind in ("sum", "mean", "norm1"):
-        if separate and pre:
-            point_function(b, pre)
-            pre = []
-            b.schedule = "separate"
-        reduce_function(b, kind, dim, last, keep, keep_expr, pre, [], schedule)
-        if post:
-            point_function(b, post)
-        return
-    if separate:
+    if (pre or post) and rng.random() < 0.15:
         if pre:
             point_function(b, pre)
-        reduce_function(b, kind, dim, last, keep, keep_expr, [], [], schedule)
+        reduce_function(b, reduction, [], [], schedule)
         if post:
             point_function(b, post)
         b.schedule = "separate"
-        return
-    b.schedule = "tree"
-    reduce_function(b, kind, dim, last, keep, keep_expr, pre, post, schedule)
-
-
-def _spell_many(b: Builder, kind: str, text: str, keep: bool) -> None:
-    marker = text if text.startswith(("(", "[")) else f"({text})"
-    before = len(b.forward_lines)
-    spell_reduction(b, kind, marker, keep)
-    if marker != text:
-        b.cur = b.cur.replace(marker, text)
-        for i in range(before, len(b.forward_lines)):
-            b.forward_lines[i] = b.forward_lines[i].replace(marker, text)
+    elif scope == "all" and kind in ("sum", "mean", "norm1"):
+        reduce_function(b, reduction, pre, [], schedule)
+        if post:
+            point_function(b, post)
+    else:
+        reduce_function(b, reduction, pre, post, schedule)
 
 
 def build_reduce(b: Builder) -> None:
@@ -335,6 +287,3 @@ def build_reduce(b: Builder) -> None:
     b.start(name, dims)
     pre = sample_chain(b, rng.choices([0, 1, 2], [62, 27, 11])[0], known)
     add_reduction(b, pre)
-
-
-_ = axis_expr

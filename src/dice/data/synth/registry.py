@@ -69,7 +69,14 @@ FAMILIES: tuple[Family, ...] = (
     *(
         Family(name=name, weight=weight, build=build)
         for module in (
-            conv, conv_transpose, conv_then, matmul, matvec, linear, attention, pooling,
+            conv,
+            conv_transpose,
+            conv_then,
+            matmul,
+            matvec,
+            linear,
+            attention,
+            pooling,
         )
         for name, weight, build in module.FAMILIES
     ),

@@ -8,7 +8,7 @@ from dice.data.synth.builder import Builder
 from dice.data.synth.chains import Range, sample_chain
 from dice.data.synth.cuda import HostFunction, PointOp
 from dice.data.synth.dims import axis_expr
-from dice.data.synth.norm import affine_ops
+from dice.data.synth.layer_norm import affine_ops
 from dice.data.synth.pointwise import point_function
 from dice.data.synth.shapes import draw_shape
 
@@ -32,6 +32,7 @@ class RowStat:
     names: tuple[str, ...] = ("norm", "s", "denom")
 
 
+# fmt: off
 STATS: tuple[RowStat, ...] = (
     RowStat(
         name="rms_norm", kind="sum", term="v * v", result="v * rsqrtf(acc / len + eps)", eps=True, weight=26, affine=0.55, names=("rms", "variance", "var", "ms", "norm", "mean_sq", "r", "inv_rms", "mean_of_squares"),
@@ -162,6 +163,7 @@ STATS: tuple[RowStat, ...] = (
         spellings=(("", "{n} + {n}.mean(dim={d}, keepdim=True)"), ("{s} = {n}.mean(dim={d}, keepdim=True)", "{n} + {s}")),
     ),
 )
+# fmt: on
 
 _EXTRA_METHODS = (
     "{n} * torch.rsqrt({n}.pow(2).mean(-1, keepdim=True) + {e})",
@@ -170,10 +172,20 @@ _EXTRA_METHODS = (
 )
 
 
-def stat_function(b: Builder, stat: RowStat, dim: str, eps: str | None, pre: Sequence[PointOp], post: Sequence[PointOp], schedule: str) -> None:
+def stat_function(
+    b: Builder,
+    stat: RowStat,
+    dim: str,
+    eps: str | None,
+    pre: Sequence[PointOp],
+    post: Sequence[PointOp],
+    schedule: str,
+) -> None:
     """Add the host function."""
     name = {"l2_normalize_default": "l2_normalize"}.get(stat.name, stat.name)
-    f = HostFunction(ops=[*(op.name for op in pre), name, *(op.name for op in post)], leading=[("x", b.lead())])
+    f = HostFunction(
+        ops=[*(op.name for op in pre), name, *(op.name for op in post)], leading=[("x", b.lead())]
+    )
     pre_lines = f.point(pre, "i")
     f.scalar(dim, "int64_t", "dim")
     if eps is not None:
@@ -181,36 +193,75 @@ def stat_function(b: Builder, stat: RowStat, dim: str, eps: str | None, pre: Seq
     post_lines = f.point(post, "i")
     rowwise.use_block(f, stat.kind, schedule)
     first = ["float v = x[i];", *pre_lines, *(["out[i] = v;"] if pre else [])]
-    update = f"acc += {stat.term};" if stat.kind == "sum" else f"acc = {rowwise.combine(stat.kind, 'acc', stat.term)};"
+    update = (
+        f"acc += {stat.term};"
+        if stat.kind == "sum"
+        else f"acc = {rowwise.combine(stat.kind, 'acc', stat.term)};"
+    )
     body = (
         f"    float acc = {rowwise.zero(stat.kind)};\n"
         + rowwise.loop([*first, update])
         + f"    acc = block_{stat.kind}(acc);\n"
-        + rowwise.loop([f"float v = {'out' if pre else 'x'}[i];", f"v = {stat.result};", *post_lines, "out[i] = v;"])
+        + rowwise.loop(
+            [
+                f"float v = {'out' if pre else 'x'}[i];",
+                f"v = {stat.result};",
+                *post_lines,
+                "out[i] = v;",
+            ]
+        )
     )
     every, f.params = f.params, [p for p in f.params if p[1] != "dim"]
     f.kernels.append(rowwise.kernel(f, body))
-    f.host_body = [*rowwise.split_dim(), "auto out = torch::empty_like(x);", *rowwise.launch(f, schedule)]
+    f.host_body = [
+        *rowwise.split_dim(),
+        "auto out = torch::empty_like(x);",
+        *rowwise.launch(f, schedule),
+    ]
     f.params = every
     b.call(f)
 
 
-def add_stat(b: Builder, pre: Sequence[PointOp], post_count: int, known: Range, *, only: str | None = None) -> None:
+def add_stat(
+    b: Builder, pre: Sequence[PointOp], post_count: int, known: Range, *, only: str | None = None
+) -> None:
     """Normalise the current value by a row statistic, both sides."""
     rng = b.rng
-    fit = [s for s in STATS if (not s.positive or known.sign == "pos") and (only is None or s.name == only)]
+    fit = [
+        s
+        for s in STATS
+        if (not s.positive or known.sign == "pos") and (only is None or s.name == only)
+    ]
     stat = rng.choices(fit, [s.weight for s in fit])[0]
     rank = len(b.shape)
     last = 0.8 if stat.affine > 0.4 else 0.5
-    index = rank - 1 if rank == 1 or rng.random() < last else (1 if rank > 2 or rng.random() < 0.7 else 0)
+    index = (
+        rank - 1
+        if rank == 1 or rng.random() < last
+        else (1 if rank > 2 or rng.random() < 0.7 else 0)
+    )
     if rank == 2 and index == 0 and stat.affine > 0.4:
         index = 1
     method = stat.name == "rms_norm" and index == rank - 1 and rng.random() < 0.14
     d = "-1" if method else axis_expr(b, index, attribute=0.18)
     eps: str | None = None
     if stat.eps:
-        kind = "eps" if stat.name in ("l2_normalize", "div_norm_eps", "div_sum_abs_eps", "div_mean_abs_eps", "div_max_abs", "rms_div") else "eps_safe"
-        eps = b.hyper(("eps", "eps", "eps", "epsilon", "norm_eps", "variance_epsilon"), values.draw(rng, kind))
+        kind = (
+            "eps"
+            if stat.name
+            in (
+                "l2_normalize",
+                "div_norm_eps",
+                "div_sum_abs_eps",
+                "div_mean_abs_eps",
+                "div_max_abs",
+                "rms_div",
+            )
+            else "eps_safe"
+        )
+        eps = b.hyper(
+            ("eps", "eps", "eps", "epsilon", "norm_eps", "variance_epsilon"), values.draw(rng, kind)
+        )
     elif "normalize" in stat.name:
         eps = "1e-12"
     statement, result = rng.choice(stat.spellings)
@@ -226,13 +277,20 @@ def add_stat(b: Builder, pre: Sequence[PointOp], post_count: int, known: Range, 
     else:
         simple = "{n}" in result and result.startswith("F.normalize")
         if simple:
-            b.apply(result.replace("{n}", "{x}"), rng.choice(["normed", "normalized"]), d=d, e=eps or "")
+            b.apply(
+                result.replace("{n}", "{x}"), rng.choice(["normed", "normalized"]), d=d, e=eps or ""
+            )
         else:
             n = b.as_name()
             if statement:
                 b.keep(n)
                 s = b.local(stat.names)
-                b.line(statement.replace("{s}", s).replace("{n}", n).replace("{d}", d).replace("{e}", eps or ""))
+                b.line(
+                    statement.replace("{s}", s)
+                    .replace("{n}", n)
+                    .replace("{d}", d)
+                    .replace("{e}", eps or "")
+                )
                 result = result.replace("{s}", s)
             b.apply(result, rng.choice(["normed", "normalized", "x_norm", "out"]), d=d, e=eps or "")
     post: list[PointOp] = []
@@ -255,11 +313,17 @@ def build_rowstat(b: Builder) -> None:
     known = Range()
     make = None
     if rng.random() < 0.2:
-        make = rng.choice(["torch.rand({shape}) + 0.1", "torch.rand({shape})", "torch.rand({shape}) + 0.5"])
+        make = rng.choice(
+            ["torch.rand({shape}) + 0.1", "torch.rand({shape})", "torch.rand({shape}) + 0.5"]
+        )
         known.sign = "pos"
     name = b.input("x", dims, make)
     b.start(name, dims)
-    pre = sample_chain(b, rng.choices([0, 1, 2], [74, 19, 7])[0], Range(sign="nonneg" if known.sign == "pos" else "any"))
+    pre = sample_chain(
+        b,
+        rng.choices([0, 1, 2], [74, 19, 7])[0],
+        Range(sign="nonneg" if known.sign == "pos" else "any"),
+    )
     if pre:
         known.sign = "any"
     add_stat(b, pre, rng.choices([0, 1, 2], [70, 22, 8])[0], known)
@@ -275,10 +339,25 @@ def build_global_norm(b: Builder) -> None:
     pre = sample_chain(b, rng.choices([0, 1], [82, 18])[0], Range(), extra_tensors=False)
     n = b.as_name()
     b.keep(n)
-    s = b.local(("norm", "n", "fro_norm", "norm_value", "s") if kind != "mean" else ("mean", "mu", "m"))
+    s = b.local(
+        ("norm", "n", "fro_norm", "norm_value", "s") if kind != "mean" else ("mean", "mu", "m")
+    )
     eps = None
     if kind == "fro":
-        stat = rng.choice(["torch.norm({n}, p='fro')", "torch.norm({n}, p='fro')", "torch.norm({n})", "{n}.norm()", "torch.linalg.norm({n})", "torch.sqrt(torch.sum({n} ** 2))", "torch.norm({n}, p=2)", "{n}.norm(p='fro')", "{n}.pow(2).sum().sqrt()", "torch.linalg.vector_norm({n})"])
+        stat = rng.choice(
+            [
+                "torch.norm({n}, p='fro')",
+                "torch.norm({n}, p='fro')",
+                "torch.norm({n})",
+                "{n}.norm()",
+                "torch.linalg.norm({n})",
+                "torch.sqrt(torch.sum({n} ** 2))",
+                "torch.norm({n}, p=2)",
+                "{n}.norm(p='fro')",
+                "{n}.pow(2).sum().sqrt()",
+                "torch.linalg.vector_norm({n})",
+            ]
+        )
         term, result = "v * v", "v / sqrtf(*total)"
         if rng.random() < 0.3:
             eps = b.hyper(("eps", "epsilon"), values.draw(rng, "eps"))
@@ -286,9 +365,17 @@ def build_global_norm(b: Builder) -> None:
     elif kind == "mean":
         stat, term, result = rng.choice(["{n}.mean()", "torch.mean({n})"]), "v", "v - *total / n"
     elif kind == "l1":
-        stat, term, result = rng.choice(["torch.norm({n}, p=1)", "{n}.abs().sum()", "torch.sum(torch.abs({n}))"]), "fabsf(v)", "v / *total"
+        stat, term, result = (
+            rng.choice(["torch.norm({n}, p=1)", "{n}.abs().sum()", "torch.sum(torch.abs({n}))"]),
+            "fabsf(v)",
+            "v / *total",
+        )
     else:
-        stat, term, result = rng.choice(["torch.mean(torch.abs({n}))", "{n}.abs().mean()"]), "fabsf(v)", "v / (*total / n)"
+        stat, term, result = (
+            rng.choice(["torch.mean(torch.abs({n}))", "{n}.abs().mean()"]),
+            "fabsf(v)",
+            "v / (*total / n)",
+        )
     stat = stat.replace("{n}", n)
     sign = "-" if kind == "mean" else "/"
     if rng.random() < 0.6:
@@ -298,8 +385,15 @@ def build_global_norm(b: Builder) -> None:
     if rng.random() < 0.4:
         b.assign(rng.choice(["out", "normed", "x_normalized"]))
     post = sample_chain(b, rng.choices([0, 1], [80, 20])[0], extra_tensors=False)
-    op = {"fro": "fro_normalize", "mean": "global_center", "l1": "global_l1_normalize", "mean_abs": "global_div_mean_abs"}[kind]
-    f = HostFunction(ops=[*(o.name for o in pre), op, *(o.name for o in post)], leading=[("x", b.lead())])
+    op = {
+        "fro": "fro_normalize",
+        "mean": "global_center",
+        "l1": "global_l1_normalize",
+        "mean_abs": "global_div_mean_abs",
+    }[kind]
+    f = HostFunction(
+        ops=[*(o.name for o in pre), op, *(o.name for o in post)], leading=[("x", b.lead())]
+    )
     rowwise.use_block(f, "sum", "tree")
     pre_lines = f.point(pre, "i")
     first_params, first_args = f.kernel_params(), f.launch_args()

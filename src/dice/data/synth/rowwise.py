@@ -4,7 +4,7 @@ A thread block is (x, y): x runs over rows, y along a row, so that reads are coa
 dimension (1 x 256) and for an inner one (32 x 8). `block_sum` and `block_max` combine along y.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dice.data.synth.cuda import HostFunction, indent
 
@@ -59,7 +59,9 @@ def use_block(f: HostFunction, kind: str, schedule: str) -> None:
     """Make `block_<kind>` available in a function's kernels."""
     if schedule == "warp_shuffle":
         text = _WARP.format(
-            name=kind, zero=zero(kind), combine=combine(kind, "v", "__shfl_down_sync(0xffffffff, v, k)")
+            name=kind,
+            zero=zero(kind),
+            combine=combine(kind, "v", "__shfl_down_sync(0xffffffff, v, k)"),
         )
     else:
         text = _TREE.format(name=kind, combine=combine(kind, "s[t]", "s[t + k * blockDim.x]"))
@@ -109,7 +111,9 @@ def split_dim(last: str | None = None) -> list[str]:
     ]
 
 
-def launch(f: HostFunction, schedule: str, *, out: str = "float", like: str = "x") -> list[str]:
+def launch(
+    f: HostFunction, schedule: str, *, out: str = "float", like: str | Mapping[str, str] = "x"
+) -> list[str]:
     """Host statements that launch a rows kernel into `out`."""
     if schedule == "warp_shuffle":
         block = "dim3 block(1, 256);"

@@ -10,6 +10,7 @@ from dice.data.synth.pointwise import point_function
 from dice.data.synth.rowwise import combine, split_dim, zero
 from dice.data.synth.shapes import draw_shape
 
+# fmt: off
 _FORMS: dict[str, tuple[str, ...]] = {
     "cumsum": ("torch.cumsum({x}, dim={d})", "torch.cumsum({x}, dim={d})", "{a}.cumsum(dim={d})", "{a}.cumsum({d})", "torch.cumsum({x}, {d})"),
     "cumprod": ("torch.cumprod({x}, dim={d})", "torch.cumprod({x}, dim={d})", "{a}.cumprod(dim={d})", "{a}.cumprod({d})", "torch.cumprod({x}, {d})"),
@@ -25,18 +26,29 @@ _FORMS: dict[str, tuple[str, ...]] = {
         "torch.cat([torch.zeros_like({n}.narrow({d}, 0, 1)), torch.cumsum({n}, dim={d}).narrow({d}, 0, {n}.shape[{d}] - 1)], dim={d})",
     ),
 }
+# fmt: on
 _EXCLUSIVE_LINES = (
-    ("{s} = torch.cumsum({n}.narrow(dim={d}, start=0, length={n}.size({d}) - 1), dim={d})", "torch.cat((torch.zeros_like({n}.select({d}, 0).unsqueeze({d})), {s}), dim={d})"),
-    ("{s} = torch.cumsum({n}.narrow({d}, 0, {n}.shape[{d}] - 1), dim={d})", "torch.cat([torch.zeros_like({n}.narrow({d}, 0, 1)), {s}], dim={d})"),
+    (
+        "{s} = torch.cumsum({n}.narrow(dim={d}, start=0, length={n}.size({d}) - 1), dim={d})",
+        "torch.cat((torch.zeros_like({n}.select({d}, 0).unsqueeze({d})), {s}), dim={d})",
+    ),
+    (
+        "{s} = torch.cumsum({n}.narrow({d}, 0, {n}.shape[{d}] - 1), dim={d})",
+        "torch.cat([torch.zeros_like({n}.narrow({d}, 0, 1)), {s}], dim={d})",
+    ),
     ("{s} = {n}.cumsum(dim={d})", "{s} - {n}"),
 )
 
 
-def scan_function(b: Builder, kind: str, dim: str, pre: Sequence[PointOp], post: Sequence[PointOp]) -> None:
+def scan_function(
+    b: Builder, kind: str, dim: str, pre: Sequence[PointOp], post: Sequence[PointOp]
+) -> None:
     """One thread block per row: chunks of 256 elements scanned in shared memory, with a carry."""
     base = "prod" if kind == "cumprod" else "sum"
     name = {"reverse": "reverse_cumsum", "exclusive": "exclusive_cumsum"}.get(kind, kind)
-    f = HostFunction(ops=[*(op.name for op in pre), name, *(op.name for op in post)], leading=[("x", b.lead())])
+    f = HostFunction(
+        ops=[*(op.name for op in pre), name, *(op.name for op in post)], leading=[("x", b.lead())]
+    )
     pre_lines = f.point(pre, "i")
     f.scalar(dim, "int64_t", "dim")
     post_lines = f.point(post, "i")
@@ -94,16 +106,58 @@ def build_scan(b: Builder) -> None:
     """A scan, with 0 or 1 elementwise operators before and after."""
     rng = b.rng
     dims = draw_shape(b, ranks=(2, 2, 3, 4) if rng.random() < 0.95 else (1,))
-    kind = rng.choices(["cumsum", "cumprod", "reverse", "exclusive", "masked"], [32, 18, 19, 16, 15])[0]
-    make = rng.choice(["torch.rand({shape}) + 0.5", "torch.rand({shape}) * 0.2 + 0.9", None, "torch.rand({shape})"]) if kind == "cumprod" else None
+    kind = rng.choices(
+        ["cumsum", "cumprod", "reverse", "exclusive", "masked"], [32, 18, 19, 16, 15]
+    )[0]
+    make = (
+        rng.choice(
+            [
+                "torch.rand({shape}) + 0.5",
+                "torch.rand({shape}) * 0.2 + 0.9",
+                None,
+                "torch.rand({shape})",
+            ]
+        )
+        if kind == "cumprod"
+        else None
+    )
     name = b.input("x", dims, make)
     b.start(name, dims)
     pre = sample_chain(b, rng.choices([0, 1], [80, 20])[0], Range(large=True))
     if kind == "masked":
-        mask_make = rng.choice(["torch.randint(0, 2, {size}).bool()", "torch.randint(0, 2, {size}, dtype=torch.bool)", "torch.rand({shape}) > 0.5", "torch.randint(0, 2, {like}).bool()"])
+        mask_make = rng.choice(
+            [
+                "torch.randint(0, 2, {size}).bool()",
+                "torch.randint(0, 2, {size}, dtype=torch.bool)",
+                "torch.rand({shape}) > 0.5",
+                "torch.randint(0, 2, {like}).bool()",
+            ]
+        )
         mask = b.input(("mask", "mask", "m", "valid", "keep", "attention_mask"), dims, mask_make)
-        b.apply(rng.choice(["{a} * {m}", "{a} * {m}", "{a} * {m}", "{m} * {a}", "{a}.masked_fill(~{m}, 0)", "torch.where({m}, {x}, torch.zeros_like({x}))", "{a} * {m}.float()"]) if b.cur.isidentifier() else "{a} * {m}", "masked", m=mask)
-        pre.append(PointOp(name="masked", code=("v = {0} ? v : 0.0f;",), operands=(Operand(kind="same", call=f"{mask}.contiguous()", dtype="bool"),)))
+        b.apply(
+            rng.choice(
+                [
+                    "{a} * {m}",
+                    "{a} * {m}",
+                    "{a} * {m}",
+                    "{m} * {a}",
+                    "{a}.masked_fill(~{m}, 0)",
+                    "torch.where({m}, {x}, torch.zeros_like({x}))",
+                    "{a} * {m}.float()",
+                ]
+            )
+            if b.cur.isidentifier()
+            else "{a} * {m}",
+            "masked",
+            m=mask,
+        )
+        pre.append(
+            PointOp(
+                name="masked",
+                code=("v = {0} ? v : 0.0f;",),
+                operands=(Operand(kind="same", call=f"{mask}.contiguous()", dtype="bool"),),
+            )
+        )
         kind = "cumsum"
     axis = pick_axis(b, last=0.55, attribute=0.6)
     if kind == "exclusive" and rng.random() < 0.45:

@@ -1,6 +1,7 @@
 """Tensor shapes that occur in practice, full-size and small."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from dice.data.synth.builder import Builder, Dim
 
@@ -15,8 +16,19 @@ _LAYOUTS: dict[str, tuple[str, ...]] = {
     "heads": ("batch", "heads", "seq", "seq2"),
     "volume": ("batch", "channels", "depth", "height", "width"),
 }
-_WEIGHTS = {"vector": 4, "rows": 34, "matrix": 9, "tokens": 18, "cube": 8, "signal": 4, "image": 17, "heads": 2, "volume": 4}
+_WEIGHTS = {
+    "vector": 4,
+    "rows": 34,
+    "matrix": 9,
+    "tokens": 18,
+    "cube": 8,
+    "signal": 4,
+    "image": 17,
+    "heads": 2,
+    "volume": 4,
+}
 
+# fmt: off
 _FULL: dict[str, Sequence[int]] = {
     "batch": (16, 32, 64, 128, 8, 4, 256, 512, 1024, 2048, 4096, 1, 2, 10, 112, 100),
     "rows": (1024, 2048, 4096, 8192, 512, 256, 16384, 1000, 3000),
@@ -36,6 +48,7 @@ _FULL: dict[str, Sequence[int]] = {
     "dim2": (4095, 512, 256, 1024, 384, 128, 100),
     "dim3": (64, 128, 256, 512, 32),
 }
+# fmt: on
 _SMALL: dict[str, Sequence[int]] = {
     "batch": (1, 2, 3, 4, 5),
     "rows": (5, 9, 16, 33),
@@ -68,12 +81,14 @@ def draw_dim(b: Builder, kind: str) -> Dim:
     return b.dim("seq" if kind == "seq2" else kind, full, rng.choice(_SMALL[kind]))
 
 
-def draw_shape(b: Builder, *, ranks: Sequence[int] = (1, 2, 3, 4, 5), layouts: Sequence[str] | None = None) -> list[Dim]:
+def draw_shape(
+    b: Builder, *, ranks: Sequence[int] = (1, 2, 3, 4, 5), layouts: Sequence[str] | None = None
+) -> list[Dim]:
     """A shape of one of the given ranks."""
     names = [k for k in (layouts or _LAYOUTS) if len(_LAYOUTS[k]) in ranks]
     name = b.rng.choices(names, [_WEIGHTS[k] for k in names])[0]
     dims = [draw_dim(b, kind) for kind in _LAYOUTS[name]]
-    for first, second in zip(dims, dims[1:], strict=False):
+    for first, second in pairwise(dims):
         if (first.kind, second.kind) == ("height", "width") and b.rng.random() < 0.4:
             second.full, second.small = first.full, first.small
     return dims
@@ -81,8 +96,16 @@ def draw_shape(b: Builder, *, ranks: Sequence[int] = (1, 2, 3, 4, 5), layouts: S
 
 def positive_input(b: Builder) -> str:
     """An expression for get_inputs whose values are positive."""
-    return b.rng.choice([
-        "torch.rand({shape}) + 0.1", "torch.rand({shape}) + 1.0", "torch.randn({shape}).abs() + 0.1",
-        "torch.rand({shape}) + 0.5", "torch.abs(torch.randn({shape})) + 0.01", "torch.rand({shape}) * 5 + 0.1",
-        "torch.rand({shape}) + 1e-3", "torch.rand({shape}).clamp(min=0.01)", "torch.empty({shape}).uniform_(0.1, 2.0)",
-    ])
+    return b.rng.choice(
+        [
+            "torch.rand({shape}) + 0.1",
+            "torch.rand({shape}) + 1.0",
+            "torch.randn({shape}).abs() + 0.1",
+            "torch.rand({shape}) + 0.5",
+            "torch.abs(torch.randn({shape})) + 0.01",
+            "torch.rand({shape}) * 5 + 0.1",
+            "torch.rand({shape}) + 1e-3",
+            "torch.rand({shape}).clamp(min=0.01)",
+            "torch.empty({shape}).uniform_(0.1, 2.0)",
+        ]
+    )

@@ -12,7 +12,10 @@ from dice.data.synth.shapes import draw_shape
 
 _HANDWRITTEN = (
     ("e = torch.exp({n} - {n}.max(dim={d}, keepdim=True)[0])", "e / e.sum(dim={d}, keepdim=True)"),
-    ("e = torch.exp({n} - torch.max({n}, dim={d}, keepdim=True).values)", "e / torch.sum(e, dim={d}, keepdim=True)"),
+    (
+        "e = torch.exp({n} - torch.max({n}, dim={d}, keepdim=True).values)",
+        "e / torch.sum(e, dim={d}, keepdim=True)",
+    ),
     ("e = torch.exp({n} - {n}.amax(dim={d}, keepdim=True))", "e / e.sum(dim={d}, keepdim=True)"),
     ("e = torch.exp({n})", "e / torch.sum(e, dim={d}, keepdim=True)"),
 )
@@ -21,7 +24,10 @@ _HANDWRITTEN = (
 def spell_softmax(b: Builder, kind: str) -> str:
     """Write it into the problem's forward; returns the candidate's expression of the dimension."""
     rng = b.rng
-    hint = {"softmax": rng.choice(["probs", "weights", "attn", "probabilities"]), "log_softmax": "log_probs"}.get(kind, "out")
+    hint = {
+        "softmax": rng.choice(["probs", "weights", "attn", "probabilities"]),
+        "log_softmax": "log_probs",
+    }.get(kind, "out")
     way = rng.random()
     if kind == "softmax" and way < 0.1:
         axis = pick_axis(b, last=0.68)
@@ -29,7 +35,12 @@ def spell_softmax(b: Builder, kind: str) -> str:
         n = b.as_name()
         e = b.local(["e", "exp_x", "exps", "ex", "numerator", "exp_scores"])
         b.line(first.replace("e = ", f"{e} = ", 1).replace("{n}", n).replace("{d}", axis.expr))
-        b.cur = second.replace("e.", f"{e}.").replace("(e,", f"({e},").replace("e / ", f"{e} / ", 1).replace("{d}", axis.expr)
+        b.cur = (
+            second.replace("e.", f"{e}.")
+            .replace("(e,", f"({e},")
+            .replace("e / ", f"{e} / ", 1)
+            .replace("{d}", axis.expr)
+        )
         return axis.expr
     if way < 0.36:
         cls = {"softmax": "Softmax", "log_softmax": "LogSoftmax", "softmin": "Softmin"}[kind]
@@ -37,25 +48,47 @@ def spell_softmax(b: Builder, kind: str) -> str:
         index = rank - 1 if rng.random() < 0.6 else (1 if rank > 1 else 0)
         value = str(index - rank if index == rank - 1 and rng.random() < 0.6 else index)
         arg = b.ctor_expr(("dim", "axis", "softmax_dim"), value, 0.7)
-        attr = b.module((kind, kind, "act", "softmax", "activation", "normalize"), f"nn.{cls}({'dim=' if rng.random() < 0.85 else ''}{arg})")
+        attr = b.module(
+            (kind, kind, "act", "softmax", "activation", "normalize"),
+            f"nn.{cls}({'dim=' if rng.random() < 0.85 else ''}{arg})",
+        )
         b.apply(f"{attr}({{x}})", hint)
         return f"{attr}.dim"
     axis = pick_axis(b, last=0.62)
     d = axis.expr
-    forms = [f"F.{kind}({{x}}, dim={{d}})", f"F.{kind}({{x}}, dim={{d}})", f"torch.nn.functional.{kind}({{x}}, dim={{d}})"]
+    forms = [
+        f"F.{kind}({{x}}, dim={{d}})",
+        f"F.{kind}({{x}}, dim={{d}})",
+        f"torch.nn.functional.{kind}({{x}}, dim={{d}})",
+    ]
     if kind != "softmin":
-        forms += [f"torch.{kind}({{x}}, dim={{d}})", f"torch.{kind}({{x}}, dim={{d}})", f"{{a}}.{kind}(dim={{d}})", f"{{a}}.{kind}({{d}})", f"torch.{kind}({{x}}, {{d}})", f"F.{kind}({{x}}, {{d}})"]
+        forms += [
+            f"torch.{kind}({{x}}, dim={{d}})",
+            f"torch.{kind}({{x}}, dim={{d}})",
+            f"{{a}}.{kind}(dim={{d}})",
+            f"{{a}}.{kind}({{d}})",
+            f"torch.{kind}({{x}}, {{d}})",
+            f"F.{kind}({{x}}, {{d}})",
+        ]
     else:
         forms += ["F.softmax(-{a}, dim={d})", "torch.softmax(-{a}, dim={d})"]
     if kind == "log_softmax" and rng.random() < 0.1:
-        forms = ["torch.log(F.softmax({x}, dim={d}))", "torch.log(torch.softmax({x}, dim={d}))", "{n} - torch.logsumexp({n}, dim={d}, keepdim=True)"]
+        forms = [
+            "torch.log(F.softmax({x}, dim={d}))",
+            "torch.log(torch.softmax({x}, dim={d}))",
+            "{n} - torch.logsumexp({n}, dim={d}, keepdim=True)",
+        ]
     b.apply(rng.choice(forms), hint, d=d)
     return d
 
 
-def softmax_function(b: Builder, kind: str, dim: str, pre: Sequence[PointOp], post: Sequence[PointOp], schedule: str) -> None:
+def softmax_function(
+    b: Builder, kind: str, dim: str, pre: Sequence[PointOp], post: Sequence[PointOp], schedule: str
+) -> None:
     """Add the host function; `dim` is the candidate's expression."""
-    f = HostFunction(ops=[*(op.name for op in pre), kind, *(op.name for op in post)], leading=[("x", b.lead())])
+    f = HostFunction(
+        ops=[*(op.name for op in pre), kind, *(op.name for op in post)], leading=[("x", b.lead())]
+    )
     warp = "warp_shuffle" if schedule == "warp_shuffle" else "tree"
     rowwise.use_block(f, "max", warp)
     rowwise.use_block(f, "sum", warp)
@@ -73,7 +106,14 @@ def softmax_function(b: Builder, kind: str, dim: str, pre: Sequence[PointOp], po
     if schedule == "online":
         body = (
             "    float top = -INFINITY, sum = 0.0f;\n"
-            + rowwise.loop([*first, "float m = fmaxf(top, v);", "sum = sum * expf(top - m) + expf(v - m);", "top = m;"])
+            + rowwise.loop(
+                [
+                    *first,
+                    "float m = fmaxf(top, v);",
+                    "sum = sum * expf(top - m) + expf(v - m);",
+                    "top = m;",
+                ]
+            )
             + "    float m = block_max(top);\n"
             "    sum = block_sum(sum * expf(top - m));\n"
             + rowwise.loop([again, result, *post_lines, "out[i] = v;"])
@@ -89,7 +129,11 @@ def softmax_function(b: Builder, kind: str, dim: str, pre: Sequence[PointOp], po
         )
     every, f.params = f.params, [p for p in f.params if p[1] != "dim"]
     f.kernels.append(rowwise.kernel(f, body))
-    f.host_body = [*rowwise.split_dim(), "auto out = torch::empty_like(x);", *rowwise.launch(f, schedule)]
+    f.host_body = [
+        *rowwise.split_dim(),
+        "auto out = torch::empty_like(x);",
+        *rowwise.launch(f, schedule),
+    ]
     f.params = every
     b.call(f)
 

@@ -48,7 +48,9 @@ def draw_style(rng: random.Random) -> Style:
     if rng.random() < 0.05:
         imports.append("from typing import Optional")
     return Style(
-        super_call=rng.choices(["super().__init__()", "super(Model, self).__init__()"], [55, 45])[0],
+        super_call=rng.choices(["super().__init__()", "super(Model, self).__init__()"], [55, 45])[
+            0
+        ],
         imports=tuple(imports),
         base=nn + ".Module",
         nn=nn,

@@ -6,6 +6,7 @@ in spellings, and the operator's C code takes them as operands {0}, {1}.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +45,31 @@ class Unary:
     hint: str = ""
 
 
-def _act(name: str, code: str | tuple[str, ...], cls: str, *spellings: str, **kw: object) -> Unary:
+def _act(name: str, code: str | tuple[str, ...], cls: str, *spellings: str, **kw: Any) -> Unary:
     lines = (code,) if isinstance(code, str) else code
     attrs = (name, "act", "activation", name, "act_fn", "nonlinearity")
-    return Unary(name=name, code=lines, spellings=spellings, modules=(f"nn.{cls}()",) if cls else (), attrs=attrs, **kw)  # type: ignore[arg-type]
+    return Unary(
+        name=name,
+        code=lines,
+        spellings=spellings,
+        modules=(f"nn.{cls}()",) if cls else (),
+        attrs=attrs,
+        **kw,
+    )
 
 
-_SLOPE = Param(names=("negative_slope", "slope", "alpha", "leak", "leaky_slope"), values="slope", default="0.01", attr="negative_slope")
+_SLOPE = Param(
+    names=("negative_slope", "slope", "alpha", "leak", "leaky_slope"),
+    values="slope",
+    default="0.01",
+    attr="negative_slope",
+)
 _ALPHA = Param(names=("alpha", "a", "elu_alpha"), values="alpha", default="1.0", attr="alpha")
-_LAMBD = Param(names=("lambd", "lam", "threshold", "lambda_"), values="lambd", default="0.5", attr="lambd")
+_LAMBD = Param(
+    names=("lambd", "lam", "threshold", "lambda_"), values="lambd", default="0.5", attr="lambd"
+)
 
+# fmt: off
 ACTIVATIONS: tuple[Unary, ...] = (
     _act("relu", "v = fmaxf(v, 0.0f);", "ReLU", "F.relu({x})", "torch.relu({x})", "{a}.relu()", "F.relu({x})", "torch.relu({x})",
          "torch.clamp({x}, min=0)", "{a}.clamp(min=0)", "torch.clamp({x}, min=0.0)", "torch.clamp_min({x}, 0)",
@@ -115,12 +131,14 @@ ACTIVATIONS: tuple[Unary, ...] = (
           params=(Param(names=("beta", "alpha", "scale", "swish_beta"), values="quick", default="1.702", attr=""),), weight=0.9),
     Unary(name="relu_squared", code=("v = v > 0.0f ? v * v : 0.0f;",), spellings=("F.relu({x}) ** 2", "torch.square(F.relu({x}))", "torch.relu({x}).pow(2)", "F.relu({x}).square()"), gives="nonneg", grows=True, weight=0.9),
 )
+# fmt: on
 
 
-def _fn(name: str, code: str, *spellings: str, **kw: object) -> Unary:
-    return Unary(name=name, code=(code,), spellings=spellings, **kw)  # type: ignore[arg-type]
+def _fn(name: str, code: str, *spellings: str, **kw: Any) -> Unary:
+    return Unary(name=name, code=(code,), spellings=spellings, **kw)
 
 
+# fmt: off
 MATH: tuple[Unary, ...] = (
     _fn("exp", "v = expf(v);", "torch.exp({x})", "{a}.exp()", "torch.exp({x})", grows=True, gives="pos", weight=1.6),
     _fn("log", "v = logf(v);", "torch.log({x})", "{a}.log()", "torch.log({x})", needs="pos", weight=1.6),
@@ -150,3 +168,4 @@ MATH: tuple[Unary, ...] = (
     _fn("exp2", "v = exp2f(v);", "torch.exp2({x})", "2 ** {a}", grows=True, gives="pos", weight=0.3),
     _fn("asinh", "v = asinhf(v);", "torch.asinh({x})", weight=0.2),
 )
+# fmt: on
