@@ -27,7 +27,7 @@ class Court:
 
     def __init__(self) -> None:
         options = BuildOptions(timeout_s=20.0, memory_mib=1536)
-        policy = Policy(call_s=5.0, import_s=5.0, limits=LIMITS)
+        policy = Policy(call_s=3.0, import_s=4.0, limits=LIMITS)
         self.judge = Judge(policy, build_options=options)
         self._prepared = {}
         self.tally: Counter[tuple[str, bool]] = Counter()

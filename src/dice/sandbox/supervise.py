@@ -55,6 +55,7 @@ class Child:
         self._base_memory_mib = 0.0
         self._started = time.monotonic()
         self._next_poll = 0.0
+        self._cpu_deadline_s: float | None = None
         self._selector = selectors.DefaultSelector()
         self._greet()
 
@@ -66,12 +67,15 @@ class Child:
             self._sock.settimeout(10.0)
             self._sock.sendall(wire.encode(message))
 
-    def receive(self, timeout_s: float) -> wire.Message | None:
-        """The next message. None once the child has ended; past `timeout_s` it is made to end.
+    def receive(self, timeout_s: float, *, cpu_s: float | None = None) -> wire.Message | None:
+        """The next message. None once the child has ended.
 
-        Raises ValueError when the child sends bytes that are no message.
+        Past `timeout_s` of wall time, or `cpu_s` of its own processor time (which does not depend on
+        how busy the machine is), it is made to end. Raises ValueError when it sends bytes that are no
+        message.
         """
         deadline = time.monotonic() + timeout_s
+        self._cpu_deadline_s = None if cpu_s is None else self._cpu_s() + cpu_s
         while True:
             message = self._decoder.next()
             if message is not None:
@@ -232,6 +236,8 @@ class Child:
         memory_mib = self._memory_mib() - self._base_memory_mib
         if memory_mib > self._limits.memory_mib:
             self._kill("memory")
+        elif self._cpu_deadline_s is not None and self._cpu_s() > self._cpu_deadline_s:
+            self._kill("cpu")
         elif self._threads() > self._limits.threads:
             self._kill("threads")
         elif _directory_mib(self.directory) > self._limits.disk_mib:
@@ -241,6 +247,14 @@ class Child:
         try:
             with open(f"/proc/{self._pid}/statm") as file:
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / _MIB
+        except (OSError, IndexError):
+            return 0.0
+
+    def _cpu_s(self) -> float:
+        try:
+            with open(f"/proc/{self._pid}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         except (OSError, IndexError):
             return 0.0
 

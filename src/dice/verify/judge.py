@@ -213,11 +213,11 @@ class _Trial:
         }
         return [Evidence(kind="wrong_output", message=message, details=details)]
 
-    def _next(self, timeout_s: float) -> Message | None:
+    def _next(self, limit_s: float) -> Message | None:
         """The worker's next report, its builds served; None when it stopped or broke the protocol."""
         while True:
             try:
-                message = self.child.receive(timeout_s)
+                message = self.child.receive(limit_s * self.owner.policy.patience, cpu_s=limit_s)
             except ValueError as error:
                 self._forged(f"sent bytes that are no message ({error})")
                 return None

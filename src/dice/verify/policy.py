@@ -39,9 +39,11 @@ class Policy:
     """Emulate with shadow memory (out of bounds, uninitialised, races)."""
     threads: int = 1
     import_s: float = 15.0
-    """Importing and constructing the candidate, its builds not counted."""
-    build_s: float = 120.0
+    """Processor time for importing and constructing the candidate, its builds not counted."""
     call_s: float = 10.0
+    """Processor time of one call."""
+    patience: float = 4.0
+    """Wall-clock limits are this many times the processor time, for a busy machine."""
     max_builds: int = 8
     step_limit: int = 0
     """Emulated steps of one launch before it counts as endless; 0 leaves that to the clock."""

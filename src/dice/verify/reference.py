@@ -125,7 +125,7 @@ def _assemble(
         Outputs(
             references=tuple(case.reference for case in cases),
             oracles=tuple(case.oracle for case in cases),
-            other_weights=None if other is None else other.reference,
+            other_weights=other.reference if other is not None and report["uses_weights"] else None,
             random=bool(report["random"]),
         ),
         policy,
@@ -134,6 +134,8 @@ def _assemble(
     notes = [str(note) for note in report["notes"]]  # type: ignore[attr-defined]
     if changes:
         notes.insert(0, "reduced to CPU size: " + ", ".join(changes))
+    if other is not None and not report["uses_weights"]:
+        notes.append("the problem has weights that its forward never uses")
     if report["stateful"]:
         notes.append(
             "the reference changes its state from call to call; calls are compared in order"

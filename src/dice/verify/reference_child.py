@@ -213,6 +213,20 @@ class ReferenceRun:
         trees.save(_run(model, inputs), "reference_other.bin")
         return True
 
+    def _uses_weights(self) -> bool:
+        """Whether any parameter takes part in forward at all; True where that cannot be told."""
+        model = copy.deepcopy(self.fresh)
+        parameters = [one for one in model.parameters() if one.requires_grad]
+        try:
+            output = model(*trees.map_tensors(self.inputs[0], torch.clone))
+            total = sum(one.double().sum() for one in trees.tensors(output) if one.requires_grad)
+            if not isinstance(total, torch.Tensor):
+                return not all(one.is_floating_point() for one in trees.tensors(output))
+            gradients = torch.autograd.grad(total, parameters, allow_unused=True)
+        except Exception:
+            return True
+        return any(gradient is not None for gradient in gradients)
+
     def write(self) -> Message:
         if self.seconds > self.policy.max_reference_s:
             raise ProblemFault(
@@ -233,6 +247,7 @@ class ReferenceRun:
             "random": self.random,
             "stateful": self.stateful,
             "other_weights": self._other_weights(),
+            "uses_weights": self._uses_weights(),
             "training": self.fresh.training,
             "parameters": [name for name, _ in self.fresh.named_parameters()],
             "elements": self.reduced.measured.elements,

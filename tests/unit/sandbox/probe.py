@@ -35,6 +35,10 @@ def _spin(_):
         pass
 
 
+def _sleep(_):
+    time.sleep(30)
+
+
 def _touch(message):
     with open(message["path"], "w") as file:
         file.write("x")
@@ -65,6 +69,7 @@ ACTIONS = {
     "allocate": lambda message: len(bytearray(message["mib"] << 20)),
     "threads": _threads,
     "spin": _spin,
+    "sleep": _sleep,
     "fill": _fill,
     "print": lambda message: print("x" * message["count"], flush=True),
     "exit": lambda message: os._exit(message["exit_code"]),

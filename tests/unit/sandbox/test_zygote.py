@@ -149,6 +149,20 @@ def test_processor_time_limit(zygote):
     assert (result.limit, result.timed_out) == ("cpu", True)
 
 
+def test_processor_time_of_one_request(zygote):
+    with zygote.spawn("tests.unit.sandbox.probe:main", limits=LIMITS) as child:
+        child.send({"do": "spin"})
+        assert child.receive(60.0, cpu_s=0.3) is None
+        assert child.finish().limit == "cpu"
+
+
+def test_a_sleeper_meets_the_wall_clock(zygote):
+    with zygote.spawn("tests.unit.sandbox.probe:main", limits=LIMITS) as child:
+        child.send({"do": "sleep"})
+        assert child.receive(0.5, cpu_s=5.0) is None
+        assert child.finish().limit == "wall"
+
+
 def test_disk_limit(zygote):
     _, result, _ = _run(zygote, "fill", timeout_s=30.0)
     assert result.limit == "disk"

@@ -134,6 +134,20 @@ class Model(nn.Module):
     assert [one.kind for one in findings] == ["ignores_weights"]
 
 
+def test_weights_that_forward_never_uses_are_only_noted(zygote):
+    code = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.unused = nn.Parameter(torch.randn(9))
+    def forward(self, x):
+        return x.min(dim=1)[0].sum(dim=0, keepdim=True)
+"""
+    prepared = _prepare(zygote, code + INPUTS + INIT)
+    assert prepared.findings == ()
+    assert any("never uses" in note for note in prepared.notes)
+
+
 def test_batch_norm_in_training_mode_is_handled(zygote):
     code = """
 class Model(nn.Module):
