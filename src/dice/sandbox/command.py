@@ -28,11 +28,13 @@ def run(
     cwd: str | None = None,
     readable: Sequence[str] = (),
     writable: Sequence[str] = (),
+    executable: Sequence[str] = (),
     environment: dict[str, str] | None = None,
 ) -> ChildResult:
     """Run `argv` to its end or to a limit; never raises for what the command does.
 
-    It reads the system's directories, `cwd`, `readable` and `writable`; it writes in `writable`, `cwd`
+    It reads the system's directories, `cwd`, `readable` and `writable`; it runs programs of the system's
+    directories, of `argv[0]`'s and of `executable`; it writes in `writable`, `cwd`
     and a private temporary directory that is its home; it has no network and sees no environment of
     the user's. All its processes end with it. Raises SandboxError when nothing could be started.
     """
@@ -43,7 +45,7 @@ def run(
     programs = [os.path.dirname(os.path.realpath(shutil.which(argv[0]) or argv[0]))]
     access = Access(
         readable=(*SYSTEM_READABLE, "/proc", "/etc/alternatives", *readable),
-        executable=("/usr", "/bin", "/lib", "/lib64", *programs),
+        executable=("/usr", "/bin", "/lib", "/lib64", *programs, *executable),
         writable=("/dev/null", home, directory, *writable),
     )
     request = {

@@ -58,6 +58,16 @@ def compiler_identity(compiler: Path) -> str:
     return f"{compiler.resolve()}\n{shown.stdout.splitlines()[0]}"
 
 
+@cache
+def compiler_roots(compiler: Path) -> tuple[str, ...]:
+    """Where a compiler outside the system's directories keeps its programs, libraries and headers."""
+    real = compiler.resolve()
+    prefix = real.parent.parent
+    parts = [prefix / name for name in ("lib", "lib64", "libexec", "include", "share")]
+    parts += [path for path in prefix.glob("*-linux-*") if path.is_dir()]
+    return tuple(str(p) for p in (compiler.parent, real.parent, *parts) if p.is_dir())
+
+
 def run_own(command: Sequence[str | Path], *, cwd: Path, timeout_s: float) -> Ran:
     """Run a compiler on our own sources: a timeout and nothing else."""
     try:
@@ -102,6 +112,7 @@ def run_hostile(
         ),
         cwd=str(cwd),
         readable=list(readable),
+        executable=compiler_roots(find_compiler()),
         environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
     )
     return Ran(

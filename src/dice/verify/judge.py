@@ -1,8 +1,10 @@
 """The ruling. Maps what happened to a `VerdictKind` with evidence; trusts only what it saw itself."""
 
 import logging
+import os
 import secrets
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -52,7 +54,10 @@ class Judge:
         prelude.ensure_prelude(self.options, on_progress)
         self.library = prelude.library_path(self.options)
         self._nvcc = find_nvcc()
-        self._zygote = Zygote(preload=("dice.verify.worker", "dice.verify.warm:warm_up"))
+        self._zygote = Zygote(
+            preload=("dice.verify.worker", "dice.verify.warm:warm_up"),
+            python_path=tuple(path for path in sys.path if os.path.isdir(path)),
+        )
 
     def prepare(self, problem: Problem) -> PreparedProblem:
         """Sizes, inputs, reference outputs and lint of a problem.
