@@ -82,10 +82,6 @@ def train_tokenizer(
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
     """Write Hugging Face's layout, special_tokens_map.json included (transformers 5 writes none)."""
     tokenizer.save_pretrained(folder)
-    special = {
-        "pad_token": PAD_TOKEN,
-        "mask_token": MASK_TOKEN,
-        "eos_token": STOP_TOKEN,
-        "additional_special_tokens": [PROBLEM_TOKEN, KERNEL_TOKEN],
-    }
-    (folder / "special_tokens_map.json").write_text(json.dumps(special, indent=2) + "\n")
+    (folder / "special_tokens_map.json").write_text(
+        json.dumps(tokenizer.special_tokens_map, indent=2) + "\n"
+    )

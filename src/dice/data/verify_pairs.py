@@ -53,6 +53,7 @@ def verify_group(pairs: Sequence[Pair], options: CheckOptions) -> list[str | Non
     Raises:
         ToolchainError: no usable compiler.
     """
+    simt_runtime.load(options.build)
     verdicts: list[str | None] = [None] * len(pairs)
     sources: list[ExtensionSources] = []
     owners: list[int] = []
@@ -82,7 +83,7 @@ def verify_group(pairs: Sequence[Pair], options: CheckOptions) -> list[str | Non
 
 def _check_pair(pair: Pair, extensions: list[BuiltExtension], options: CheckOptions) -> str:
     """Empty when right. Runs in a child."""
-    runtime = simt_runtime.load(options.build)
+    runtime = simt_runtime.load(options.build)  # inherited from the parent
     runtime.set_check(True)
     problem = _execute(pair.small_code, "problem")
     with _load_inline_returns([load_module(built) for built in extensions]):
@@ -122,7 +123,7 @@ def _compare_once(
         output = candidate(*given)
     found = runtime.diagnostics()
     if found:
-        return _reason("diagnostic", found[0])
+        return _reason("diagnostic", f"{found[0].kind} in {found[0].kernel}: {found[0].message}")
     comparison = compare(output, reference, oracle, Policy())
     if not comparison.ok:
         kind = "values" if comparison.reason in ("values", "nan", "infinity") else "shape"

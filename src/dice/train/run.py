@@ -12,6 +12,7 @@ from dice.config.schema import ModelSection, SftConfig
 from dice.data.records import read_records
 from dice.data.store import SampleStore
 from dice.data.tokenize import tokenize_pairs
+from dice.data.tokenizer import save_tokenizer
 from dice.errors import ModelError
 from dice.models.load import GenerationDefaults, load_model, save_model
 from dice.models.sdar import SdarConfig, SdarForCausalLM
@@ -134,6 +135,7 @@ def export(
         confidence_threshold=0.9,
     )
     save_model(folder, weights, tokenizer, generation, max_shard_size=SHARD_SIZE)
+    save_tokenizer(tokenizer, folder)
 
 
 def _samples(config: SftConfig, tokenizer: Any, run_dir: Path) -> SampleStore:
