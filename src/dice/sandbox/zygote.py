@@ -7,6 +7,7 @@ supervising side sees and enforces.
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import socket
@@ -20,6 +21,8 @@ from dice.errors import SandboxError
 from dice.sandbox import wire
 from dice.sandbox.records import Limits
 from dice.sandbox.supervise import Child
+
+logger = logging.getLogger(__name__)
 
 _KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "DICE_CACHE", "VIRTUAL_ENV")
 
@@ -82,12 +85,16 @@ class Zygote:
                 ready = ours.recv(16)
             except OSError:
                 ready = b""
-            if ready != b"ready":
+            if not ready.startswith(b"ready "):
                 errors.seek(0)
                 detail = errors.read()[-800:].decode(errors="replace").strip()
                 self.close()
                 raise SandboxError(f"the warm parent process did not start: {detail}")
         ours.settimeout(None)
+        threads = int(ready.split()[1])
+        if threads > 1:
+            # a fork copies one thread: locks that the others held stay locked in the child
+            logger.warning("a preloaded module started %d threads in the warm parent", threads - 1)
 
     def spawn(
         self,

@@ -15,11 +15,7 @@ from dice.errors import BuildFailure
 from dice.sandbox import Child, ChildResult, Zygote, features
 from dice.toolchain import prelude
 from dice.toolchain.build import build
-
-try:
-    from dice.toolchain.nvcc import compile_check, find_nvcc
-except ImportError:
-    find_nvcc = lambda: None
+from dice.toolchain.nvcc import compile_check, find_nvcc
 from dice.toolchain.source import BuildOptions, ExtensionSources
 from dice.types import Candidate, Evidence, Problem, Verdict, VerdictKind
 from dice.verify import rules, trees

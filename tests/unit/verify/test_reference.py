@@ -166,3 +166,8 @@ def test_the_problem_cannot_write_outside(zygote, tmp_path):
     with pytest.raises(ProblemError, match="PermissionError"):
         _prepare(zygote, code)
     assert not target.exists()
+
+
+def test_the_warm_parent_has_one_thread(caplog):
+    with Zygote(preload=("dice.verify.warm:warm_up",)):
+        assert caplog.records == []
