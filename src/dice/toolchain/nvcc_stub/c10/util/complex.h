@@ -1,0 +1,1 @@
+#include "dice_stub/all.h"
