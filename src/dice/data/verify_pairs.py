@@ -120,7 +120,11 @@ def _compare_once(
             oracle = None
         given = _clones(inputs)
         runtime.clear()
-        output = candidate(*given)
+        try:
+            output = candidate(*given)
+        except RuntimeError:  # a grave finding also ends the launch
+            if not runtime.diagnostics():
+                raise
     found = runtime.diagnostics()
     if found:
         return _reason("diagnostic", f"{found[0].kind} in {found[0].kernel}: {found[0].message}")
