@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 
 from dice.data.synth.cuda import HostFunction, module_source
 from dice.data.synth.datatext import data_text
-from dice.data.synth.naming import DIM_NAMES, INPUT_NAMES, LOCAL_NAMES
+from dice.data.synth.naming import DIM_NAMES, INPUT_NAMES, LOCAL_NAMES, random_name
 from dice.data.synth.pair import Pair
 from dice.data.synth.style import Style, draw_style
+
+NOVEL_NAMES = 0.05
+"""How often a name comes from no pool."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +72,8 @@ class Builder:
     """Further methods of the problem's class, as text."""
     input_lines: list[str] = field(default_factory=list)
     """Statements that get_inputs starts with."""
+    views: bool = False
+    """Whether the current value may share memory with an input: then nothing is written in place."""
     _chain: list[str] | None = None
     """Constructors of the `nn.Sequential` being written, if one is."""
     _chain_attr: str = ""
@@ -78,7 +83,7 @@ class Builder:
     _attrs: set[str] = field(default_factory=set)
     global_names: set[str] = field(default_factory=set)
     _locals: set[str] = field(default_factory=set)
-    _keep: set[str] = field(default_factory=set)
+    kept: set[str] = field(default_factory=set)
     _imports: set[str] = field(default_factory=set)
     _nesting: int = 0
     _flow: str = ""
@@ -170,6 +175,12 @@ class Builder:
         self.init_lines.append(f"self.{attr} = {arg}")
         return f"self.{attr}"
 
+    def attribute(self, names: Sequence[str], value: str) -> str:
+        """An attribute computed in `__init__`: `self.<name> = <value>`."""
+        attr = self.free_name(names, self._attrs, upper=False)
+        self.init_lines.append(f"self.{attr} = {value}")
+        return f"self.{attr}"
+
     def module(self, names: Sequence[str], ctor: str) -> str:
         """A submodule attribute: `self.<name> = <ctor>`; `nn.` is spelled in the author's way."""
         if self._chain is not None:
@@ -221,9 +232,11 @@ class Builder:
                 "torch.empty({shape}).normal_()",
             ]
         )
-        self.init_lines.append(
-            f"self.{attr} = {self.style.nn}.Parameter({init.replace('{shape}', shape)})"
-        )
+        value = init.replace("{shape}", shape)
+        if self.rng.random() < 0.05:
+            self.init_lines.append(f"self.register_buffer('{attr}', {value})")
+        else:
+            self.init_lines.append(f"self.{attr} = {self.style.nn}.Parameter({value})")
         return f"self.{attr}"
 
     # ---- inputs ------------------------------------------------------------------------------------
@@ -246,7 +259,7 @@ class Builder:
 
     def keep(self, name: str) -> None:
         """Never reassign this local: it is read again later."""
-        self._keep.add(name)
+        self.kept.add(name)
 
     # ---- forward of the problem --------------------------------------------------------------------
 
@@ -262,6 +275,8 @@ class Builder:
         name (it occurs more than once). Other fields come from `parts`. `hint` names the result.
         """
         if self._chain is not None:
+            return
+        if self._apply_in_place(template, parts):
             return
         if "{n}" in template:
             self.as_name()
@@ -280,10 +295,26 @@ class Builder:
             return
         self.assign(hint, reassign=flow == "reassign")
 
+    def _apply_in_place(self, template: str, parts: dict[str, str]) -> bool:
+        """Sometimes write `h *= s` for a local that nothing else holds."""
+        match = re.fullmatch(r"\{a\} ([-+*/]) \{(\w+)\}", template)
+        if match is None or self.views or self.rng.random() > 0.12:
+            return False
+        if not self.cur.isidentifier() or self.cur in self.kept or self.is_input(self.cur):
+            return False
+        self.forward_lines.append(f"{self.cur} {match[1]}= {parts[match[2]]}")
+        return True
+
+    def is_input(self, name: str) -> bool:
+        """Whether a local is still a forward argument, never assigned."""
+        return any(i.name == name for i in self.inputs) and not any(
+            line.startswith(f"{name} = ") for line in self.forward_lines
+        )
+
     def assign(self, hint: str | None = None, *, reassign: bool = False) -> str:
         """Give the current value a name, and return it."""
         first = self.inputs[0].name if self.inputs else "x"
-        if reassign and first not in self._keep:
+        if reassign and first not in self.kept:
             name = first
         else:
             pool = [hint] if hint and self.rng.random() < 0.5 else list(LOCAL_NAMES)
@@ -291,7 +322,7 @@ class Builder:
                 n
                 for n in LOCAL_NAMES
                 if n in self._locals
-                and n not in self._keep
+                and n not in self.kept
                 and all(i.name != n for i in self.inputs)
             ]
             if reusable and self.rng.random() < 0.4:
@@ -303,6 +334,13 @@ class Builder:
         self.cur = name
         self._nesting = 0
         return name
+
+    def reshape(self, problem: str, candidate: str, shape: Sequence[Dim]) -> None:
+        """A change of shape that moves no data: a template for the problem, a method call for the candidate."""
+        self.views = True
+        self.apply(problem, "flat")
+        self.result += candidate
+        self.shape = tuple(shape)
 
     def as_name(self) -> str:
         """The current value as a bare name, assigning it first where it is an expression."""
@@ -464,6 +502,8 @@ class Builder:
 
     def free_name(self, names: Sequence[str], taken: set[str], *, upper: bool) -> str:
         """A name from the pool that is not taken yet; it is marked as taken."""
+        if len(names) > 1 and self.rng.random() < NOVEL_NAMES:
+            names = [random_name(self.rng)]
         pool = [n.upper() if upper and self.style.upper else n for n in names]
         name = self.rng.choice(pool)
         free = [n for n in pool if n not in taken]

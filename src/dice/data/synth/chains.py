@@ -89,9 +89,10 @@ def unary(b: Builder, op: Unary, known: Range) -> PointOp:
             if (
                 ctor.endswith("()")
                 and op.name in ("relu", "relu6", "silu", "leaky_relu", "elu")
-                and rng.random() < 0.08
+                and rng.random() < 0.1
             ):
-                ctor = ctor[:-1] + "inplace=False)"
+                safe = not (b.views or b.in_sequential or b.is_input(b.cur) or b.cur in b.kept)
+                ctor = ctor[:-1] + f"inplace={safe and rng.random() < 0.8})"
             attr = b.module(op.attrs or (op.name,), ctor)
             b.apply(f"{attr}({{x}})", hint)
             calls = [f"{attr}.{p.attr}" for p in op.params]

@@ -29,6 +29,7 @@ _GATES: tuple[tuple[str, str, tuple[str, ...], float], ...] = (
 def build_glu(b: Builder) -> None:
     """F.glu, nn.GLU and their variants over any dimension."""
     rng = b.rng
+    b.views = True
     dims = draw_shape(
         b, ranks=(2, 2, 3, 4), layouts=["rows", "tokens", "image", "signal", "matrix"]
     )

@@ -11,6 +11,7 @@ from dice.data.synth.shapes import draw_dim, draw_shape
 def build_transpose(b: Builder) -> None:
     """Two dimensions swapped and made contiguous, with elementwise operators before and after."""
     rng = b.rng
+    b.views = True
     dims = draw_shape(b, ranks=(2, 3, 4))
     rank = len(dims)
     x = b.input("x", dims)

@@ -10,7 +10,7 @@ from dice.data.synth.cuda import HostFunction, PointOp, indent
 from dice.data.synth.dims import pick_axis
 from dice.data.synth.pointwise import point_function
 from dice.data.synth.reduce_spell import KINDS, spell_reduction
-from dice.data.synth.shapes import draw_shape, positive_input
+from dice.data.synth.shapes import draw_shape, maybe_flatten, positive_input
 
 
 def reduction_body(
@@ -104,6 +104,8 @@ class Reduction:
     dim: str | None = None
     last: str | None = None
     keep: bool = False
+    keep_expr: str | None = None
+    """The candidate's expression of keepdim, where it is an attribute."""
 
 
 def reduce_function(
@@ -122,9 +124,12 @@ def reduce_function(
         f.scalar(r.dim, "int64_t", "dim")
     if r.last is not None:
         f.scalar(r.last, "int64_t", "last")
+    if r.keep_expr is not None:
+        f.scalar(r.keep_expr, "bool", "keepdim")
     before = {p[1] for p in f.params}
     post_lines = f.point(post, "o")
-    every, f.params = f.params, [p for p in f.params if p[1] not in ("dim", "last")]
+    hidden = ("dim", "last", "keepdim")
+    every, f.params = f.params, [p for p in f.params if p[1] not in hidden]
     arg = r.kind in ("argmax", "argmin")
     out = "int64_t" if arg else "float"
     head = "    __shared__ float s[256];\n    __shared__ int64_t p[256];\n" if arg else ""
@@ -147,7 +152,9 @@ def _allocate(r: Reduction, arg: bool) -> list[str]:
             "int64_t rows = 1, len = x.numel(), inner = 1;",
             f"auto out = torch::empty({{}}, {options});",
         ]
-    if r.last is not None and r.keep:
+    if r.keep_expr is not None:
+        drop = "if (keepdim) sizes[dim] = 1;\n    else sizes.erase(sizes.begin() + dim);"
+    elif r.last is not None and r.keep:
         drop = "for (int64_t d = dim; d <= last; d++) sizes[d] = 1;"
     elif r.last is not None:
         drop = "sizes.erase(sizes.begin() + dim, sizes.begin() + last + 1);"
@@ -198,9 +205,19 @@ def reduce_one(b: Builder, kind: str) -> Reduction:
     keep = rng.random() < 0.35
     if kind in ("var", "std") and rng.random() < 0.35:
         kind += "0"
-    spell_reduction(b, kind, axis.expr, keep)
+    keep_expr = None
+    if rng.random() < 0.06:
+        keep_expr = b.hyper(("keepdim", "keep_dim", "keepdims"), str(keep), literal=False)
+    before = len(b.forward_lines)
+    spell_reduction(b, kind, axis.expr, True if keep_expr else keep)
+    if keep_expr is not None:
+        b.cur = b.cur.replace("keepdim=True", f"keepdim={keep_expr}")
+        b.forward_lines[before:] = [
+            line.replace("keepdim=True", f"keepdim={keep_expr}")
+            for line in b.forward_lines[before:]
+        ]
     _drop(b, axis.index, 1, keep)
-    return Reduction(kind=kind, dim=axis.expr, keep=keep)
+    return Reduction(kind=kind, dim=axis.expr, keep=keep, keep_expr=keep_expr)
 
 
 def reduce_many(b: Builder, kind: str) -> Reduction:
@@ -285,5 +302,6 @@ def build_reduce(b: Builder) -> None:
         known.sign = "pos"
     name = b.input("x", dims, make)
     b.start(name, dims)
+    maybe_flatten(b, 0.06)
     pre = sample_chain(b, rng.choices([0, 1, 2], [62, 27, 11])[0], known)
     add_reduction(b, pre)

@@ -10,7 +10,7 @@ from dice.data.synth.cuda import HostFunction, PointOp
 from dice.data.synth.dims import axis_expr
 from dice.data.synth.layer_norm import affine_ops
 from dice.data.synth.pointwise import point_function
-from dice.data.synth.shapes import draw_shape
+from dice.data.synth.shapes import draw_shape, maybe_flatten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +319,7 @@ def build_rowstat(b: Builder) -> None:
         known.sign = "pos"
     name = b.input("x", dims, make)
     b.start(name, dims)
+    maybe_flatten(b, 0.05)
     pre = sample_chain(
         b,
         rng.choices([0, 1, 2], [74, 19, 7])[0],

@@ -115,6 +115,8 @@ def scalar_op(b: Builder, known: Range) -> PointOp:
         b.apply(rng.choice([f"{{a}} {sign} {{s}}", f"{{s}} {sign} {{a}}"]), "scaled", s=s)
         known.sign = "any"
         return _scalar(kind, f"v = v {sign} {{0}};", s)
+    if kind in ("mul", "div") and rng.random() < 0.05 and b.shape and not b.in_sequential:
+        return size_scale(b, kind, known)
     if kind == "add":
         s = b.hyper(_ADD, values.draw(rng, "shift"))
         b.apply(
@@ -284,6 +286,27 @@ def scalar_op(b: Builder, known: Range) -> PointOp:
     return _scalar("clamp_max", "v = fminf(v, {0});", s)
 
 
+def size_scale(b: Builder, kind: str, known: Range) -> PointOp:
+    """A factor made of a size: an attribute computed in `__init__`, or computed in forward."""
+    rng = b.rng
+    known.sign = "any"
+    root = rng.choice(["{d} ** -0.5", "1.0 / math.sqrt({d})", "1 / math.sqrt({d})"])
+    if kind == "div":
+        root = rng.choice(["math.sqrt({d})", "{d} ** 0.5"])
+    sign = "*" if kind == "mul" else "/"
+    if b.cur.isidentifier() and b.is_input(b.cur) and rng.random() < 0.4:
+        size = rng.choice([f"{b.cur}.size(-1)", f"{b.cur}.shape[-1]"])
+        s = root.replace("{d}", size)
+        b.keep(b.cur)
+        b.apply("{a} " + sign + " {s}", "scaled", s=f"({s})" if " / " in s else s)
+    else:
+        arg = b.ctor_dim(b.shape[-1])
+        value = root.replace("{d}", arg)
+        s = b.attribute(("scale", "scaling", "scale_factor", "norm_factor", "factor"), value)
+        b.apply("{a} " + sign + " {s}", "scaled", s=s)
+    return _scalar(kind, f"v = v {sign} {{0}};", s)
+
+
 def _scalar(name: str, code: str, call: str) -> PointOp:
     return PointOp(name=name, code=(code,), operands=(Operand(kind="scalar", call=call),))
 
@@ -323,6 +346,25 @@ def tensor_op(b: Builder, known: Range) -> list[PointOp]:
                 name=name, code=(code,), operands=(Operand(kind="same", call=f"{t}.contiguous()"),)
             )
         ]
+    if kind == "parameter" and rng.random() < 0.09:
+        value = values.draw(rng, "scale")
+        t = b.parameter(
+            ("alpha", "scale", "gamma", "beta", "gain", "weight", "s", "temperature", "bias"),
+            "1",
+            rng.choice(
+                [
+                    f"torch.tensor({value})",
+                    f"torch.tensor({value})",
+                    f"torch.tensor([{value}])",
+                    "torch.ones(1)",
+                    "torch.randn(1)",
+                    f"torch.ones(1) * {value}",
+                    f"torch.full((1,), {value})",
+                ]
+            ),
+        )
+        b.apply(rng.choice(spellings), hint, t=t)
+        return [PointOp(name=name, code=(code,), operands=(Operand(kind="broadcast", call=t),))]
     dims, shape_of = broadcast_shape(b)
     if kind == "broadcast_input" and all(isinstance(d, Dim) for d in dims):
         t = b.input("row", [d for d in dims if isinstance(d, Dim)])
@@ -347,9 +389,12 @@ def broadcast_shape(b: Builder) -> tuple[list[Dim | int], str]:
         axis = rank - 1 if rng.random() < 0.92 or rank < 2 else max(1, rank - 2)
     if rng.random() < 0.04:
         return [], rng.choice(["1", "1", "(1,)"])
+    if axis == rank - 1 and rank >= 3 and rng.random() < 0.07 and len(set(map(id, shape))) == rank:
+        both = f"{b.ctor_dim(shape[-2])}, {b.ctor_dim(shape[-1])}"
+        return [shape[-2], shape[-1]], rng.choice([both, f"1, {both}"])
     dims: list[Dim | int] = [shape[axis]] + [1] * (rank - 1 - axis)
     ones = ["1"] * (rank - 1 - axis)
-    lead = ["1"] * axis if ones and rng.random() < 0.45 else []
+    lead = ["1"] * axis if rng.random() < (0.45 if ones else 0.12) else []
     whole = [*lead, "%s", *ones]
     form = rng.random()
     if ones and form < 0.5:

@@ -109,3 +109,27 @@ def positive_input(b: Builder) -> str:
             "torch.empty({shape}).uniform_(0.1, 2.0)",
         ]
     )
+
+
+def maybe_flatten(b: Builder, chance: float) -> None:
+    """Sometimes view the current value as a matrix: everything after the first dimension flattened."""
+    rng = b.rng
+    if len(b.shape) < 3 or rng.random() > chance:
+        return
+    full = small = 1
+    for d in b.shape[1:]:
+        if " " in d.full:
+            return
+        full, small = full * int(d.full), small * int(d.small)
+    flat = b.dim("features", full, small)
+    forms = [
+        "torch.flatten({x}, 1)",
+        "{a}.flatten(1)",
+        "torch.flatten({x}, start_dim=1)",
+        "{a}.flatten(start_dim=1)",
+        "{n}.view({n}.size(0), -1)",
+        "{n}.reshape({n}.size(0), -1)",
+        "{n}.reshape({n}.shape[0], -1)",
+        "{n}.view({n}.shape[0], -1)",
+    ]
+    b.reshape(rng.choice(forms), ".flatten(1)", (b.shape[0], flat))

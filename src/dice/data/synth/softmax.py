@@ -8,7 +8,7 @@ from dice.data.synth.chains import Range, sample_chain
 from dice.data.synth.cuda import HostFunction, PointOp
 from dice.data.synth.dims import pick_axis
 from dice.data.synth.pointwise import point_function
-from dice.data.synth.shapes import draw_shape
+from dice.data.synth.shapes import draw_shape, maybe_flatten
 
 _HANDWRITTEN = (
     ("e = torch.exp({n} - {n}.max(dim={d}, keepdim=True)[0])", "e / e.sum(dim={d}, keepdim=True)"),
@@ -164,5 +164,6 @@ def build_softmax(b: Builder) -> None:
     dims = draw_shape(b, ranks=(2, 3, 4) if rng.random() < 0.93 else (1, 5))
     name = b.input("scores" if rng.random() < 0.4 else "x", dims)
     b.start(name, dims)
+    maybe_flatten(b, 0.05)
     pre = sample_chain(b, rng.choices([0, 1, 2], [62, 27, 11])[0], Range())
     add_softmax(b, pre)
