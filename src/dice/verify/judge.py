@@ -258,6 +258,7 @@ class _Trial:
             built = build(sources, options=self.owner.options)
         except BuildFailure as error:
             self.failed_builds += 1
+            self.notes += rules.missing_libraries(sources)
             self.child.send({"failure": str(error)})
         else:
             own = Path(self.child.directory) / f"extension_{len(self.sources)}.so"

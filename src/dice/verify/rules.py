@@ -216,6 +216,16 @@ def sources_from(message: dict[str, Any]) -> ExtensionSources | None:
     )
 
 
+def missing_libraries(sources: ExtensionSources) -> list[str]:
+    """Notes on what a source wants and the CPU backend does not have."""
+    text = (sources.cpp_sources + sources.cuda_sources).lower()
+    return [
+        f"the source uses {name}, which the CPU backend does not have: only a GPU can judge it"
+        for name in ("cuDNN", "cuSPARSE", "cuFFT", "cuRAND", "Thrust", "CUTLASS")
+        if re.search(rf"#\s*include\s*[<\"][^>\"]*{name.lower()}", text)
+    ]
+
+
 def _plain(report: dict[str, Any]) -> dict[str, object]:
     return {
         str(key): value if isinstance(value, int | float | list) else str(value)[:200]
