@@ -177,13 +177,15 @@ template <class A, class D> auto dice_value(PyObject* slot, int index, D fallbac
 }
 template <class R, class... A, size_t... I, class... D>
 PyObject* dice_invoke(R (*function)(A...), PyObject** slots, std::index_sequence<I...>, D... fallback) {
-  [[maybe_unused]] std::tuple<decltype(dice_value<A>(slots[I], int(I), fallback))...> values{dice_value<A>(slots[I], int(I), fallback)...};
-  if constexpr (std::is_void_v<R>) {
-    function(static_cast<A&&>(std::get<I>(values))...);
-    return simt_none();
-  } else {
-    return simt_put(function(static_cast<A&&>(std::get<I>(values))...));
-  }
+  simt::Pack<decltype(dice_value<A>(slots[I], int(I), fallback))...> values{{dice_value<A>(slots[I], int(I), fallback)}...};
+  return values.apply([&](auto&... value) {
+    if constexpr (std::is_void_v<R>) {
+      function(static_cast<A&&>(value)...);
+      return simt_none();
+    } else {
+      return simt_put(function(static_cast<A&&>(value)...));
+    }
+  });
 }
 template <class R, class... A, class... D>
 PyObject* dice_call(const char* name, R (*function)(A...), PyObject* const* given, Py_ssize_t count, PyObject* names,

@@ -4,10 +4,10 @@
 // to stay one expression: temporaries in the arguments live to the end of it, as they do in CUDA.
 #pragma once
 
-#include <array>
-#include <tuple>
+#include <utility>
 
 #include "context.h"
+#include "pack.h"
 
 namespace simt {
 
@@ -48,38 +48,44 @@ struct LaunchRequest {
 
 void launch_kernel(const LaunchRequest& request);
 
-// Every thread calls the kernel with its own copy of the by-value parameters, made from one tuple.
+struct PointerList {
+  PointerArgument* entries;
+  int count = 0;
+  int index = 0;  // of the next argument, pointer or not
+};
+
+template <class T>
+void note_argument(PointerList& list, const T& value) {
+  if constexpr (std::is_pointer_v<T>) {
+    list.entries[list.count++] = {(const void*)value, list.index};
+  }
+  list.index++;
+}
+
+// Every thread calls the kernel with its own copy of the by-value parameters, made from one pack.
 template <class Kernel, class... Args>
 void launch(const LaunchConfig& config, Kernel kernel, const char* name, const char* text,
             Args&&... args) {
-  using Parameters = std::tuple<std::decay_t<Args>...>;
   struct Packet {
     Kernel& kernel;
-    Parameters parameters;
+    Pack<std::decay_t<Args>...> parameters;
   };
-  Packet packet{kernel, Parameters(std::forward<Args>(args)...)};
-  std::array<PointerArgument, sizeof...(Args) + 1> pointers;
-  int pointer_count = 0;
-  int index = 0;
-  auto collect = [&](const auto& value) {
-    if constexpr (std::is_pointer_v<std::decay_t<decltype(value)>>) {
-      pointers[pointer_count++] = {(const void*)value, index};
-    }
-    index++;
-  };
-  std::apply([&](const auto&... values) { (collect(values), ...); }, packet.parameters);
+  Packet packet{kernel, {{std::forward<Args>(args)}...}};
+  PointerArgument entries[sizeof...(Args) + 1];
+  PointerList pointers{entries};
+  packet.parameters.apply([&](const auto&... values) { (note_argument(pointers, values), ...); });
   LaunchRequest request{config.grid,
                         config.block,
                         config.dynamic_shared,
                         [](void* p) {
                           Packet& packet = *static_cast<Packet*>(p);
-                          std::apply(packet.kernel, packet.parameters);
+                          packet.parameters.apply(packet.kernel);
                         },
                         &packet,
                         name,
                         text,
-                        pointers.data(),
-                        pointer_count};
+                        entries,
+                        pointers.count};
   launch_kernel(request);
 }
 
