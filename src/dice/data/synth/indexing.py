@@ -167,17 +167,14 @@ def build_combine(b: Builder) -> None:
             "lerp",
             "gate",
             "fma",
-            "sum3",
-            "mean2",
-            "diff_sq",
             "addcdiv",
             "hypot",
             "sigmoid_gate",
             "rotate",
         ],
-        [14, 14, 8, 10, 14, 12, 8, 6, 8, 4, 3, 16, 3],
+        [14, 14, 8, 10, 14, 12, 4, 3, 16, 3],
     )[0]
-    three = kind in ("addcmul", "gate", "fma", "sum3", "addcdiv")
+    three = kind in ("addcmul", "gate", "fma", "addcdiv")
     makes = [None, None, "torch.rand({shape}) + 0.5" if kind == "addcdiv" else None]
     names = [
         b.input((n,), dims, make) for n, make in zip(pool[: 3 if three else 2], makes, strict=False)
@@ -187,6 +184,7 @@ def build_combine(b: Builder) -> None:
     b.start(x, dims)
     oy = Operand(kind="same", call=f"{y}.contiguous()")
     oz = Operand(kind="same", call=f"{z}.contiguous()")
+    more: list[PointOp] = []
     if kind == "weighted":
         p, q = rng.choice([("alpha", "beta"), ("a", "b"), ("w1", "w2"), ("weight1", "weight2")])
         s, t = b.hyper((p,), values.draw(rng, "weight")), b.hyper((q,), values.draw(rng, "weight"))
@@ -250,23 +248,8 @@ def build_combine(b: Builder) -> None:
         b.cur = rng.choice(
             [f"{x} * {y} + {z}", f"{z} + {x} * {y}", f"torch.addcmul({z}, {x}, {y})"]
         )
-        op = PointOp(name="mul_add", code=("v = v * {0} + {1};",), operands=(oy, oz))
-    elif kind == "sum3":
-        b.cur = rng.choice([f"{x} + {y} + {z}", f"({x} + {y}) + {z}"])
-        op = PointOp(name="sum3", code=("v = v + {0} + {1};",), operands=(oy, oz))
-    elif kind == "mean2":
-        b.cur = rng.choice([f"({x} + {y}) / 2", f"({x} + {y}) * 0.5", f"0.5 * ({x} + {y})"])
-        op = PointOp(name="average", code=("v = (v + {0}) * 0.5f;",), operands=(oy,))
-    elif kind == "diff_sq":
-        b.cur = rng.choice(
-            [
-                f"({x} - {y}) ** 2",
-                f"torch.square({x} - {y})",
-                f"({x} - {y}).pow(2)",
-                f"torch.pow({x} - {y}, 2)",
-            ]
-        )
-        op = PointOp(name="squared_difference", code=("v = v - {0};", "v = v * v;"), operands=(oy,))
+        op = PointOp(name="mul", code=("v = v * {0};",), operands=(oy,))
+        more = [PointOp(name="add", code=("v = v + {0};",), operands=(oz,))]
     elif kind == "hypot":
         b.cur = rng.choice([f"torch.hypot({x}, {y})", f"torch.sqrt({x} ** 2 + {y} ** 2)"])
         op = PointOp(name="hypot", code=("v = sqrtf(v * v + {0} * {0});",), operands=(oy,))
@@ -295,5 +278,5 @@ def build_combine(b: Builder) -> None:
         op = PointOp(name=f"{label}_gate", code=(f"v = v * ({gate});",), operands=(oy,))
     if rng.random() < 0.3:
         b.assign(rng.choice(["out", "y_out", "h", "mixed"]))
-    ops = [op, *sample_chain(b, rng.choices([0, 1, 2], [52, 34, 14])[0])]
+    ops = [op, *more, *sample_chain(b, rng.choices([0, 1, 2], [52, 34, 14])[0])]
     point_function(b, ops)

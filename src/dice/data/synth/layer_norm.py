@@ -8,6 +8,7 @@ from dice.data.synth.chains import sample_chain
 from dice.data.synth.cuda import Operand, PointOp
 from dice.data.synth.dims import axis_expr
 from dice.data.synth.norm_kernels import AFFINE, finish, moments_body, norm_function, standardize
+from dice.data.synth.shapes import at_least_two
 
 
 def init_affine(b: Builder, attr: str) -> None:
@@ -124,6 +125,7 @@ def handmade_layer_norm(b: Builder, pre: Sequence[PointOp], post_count: int, sch
     """mean, var and the rest, in the author's words; affine terms are elementwise operators after it."""
     rng, rank = b.rng, len(b.shape)
     index = rank - 1 if rng.random() < 0.72 or rank < 3 else 1
+    at_least_two(b.shape[index])
     d = axis_expr(b, index, attribute=0.2)
     eps = b.hyper(("eps", "eps", "epsilon"), values.draw(rng, "eps_safe"))
     n = b.as_name()

@@ -124,7 +124,8 @@ def residual_chain(b: Builder, count: int, known: Range) -> list[PointOp]:
     else:
         kept = start
     ops = [PointOp(name="", code=("float u = v;",)), *sample_chain(b, count, known)]
-    kind = rng.choices(["add", "mul", "sub"], [70, 20, 10])[0]
+    # x * sigmoid(x) and the like are operators of their own
+    kind = rng.choices(["add", "mul", "sub"], [70, 20 if count > 1 else 0, 10])[0]
     sign = {"add": "+", "mul": "*", "sub": "-"}[kind]
     b.apply(
         rng.choice(

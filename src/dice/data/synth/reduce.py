@@ -10,7 +10,7 @@ from dice.data.synth.cuda import HostFunction, PointOp, indent
 from dice.data.synth.dims import pick_axis
 from dice.data.synth.pointwise import point_function
 from dice.data.synth.reduce_spell import KINDS, spell_reduction
-from dice.data.synth.shapes import draw_shape, maybe_flatten, positive_input
+from dice.data.synth.shapes import at_least_two, draw_shape, maybe_flatten, positive_input
 
 
 def reduction_body(
@@ -80,7 +80,6 @@ def reduction_body(
         "max": "max",
         "min": "min",
         "prod": "prod",
-        "count": "sum",
     }[kind]
     use(base)
     term = {"norm2": "v * v", "norm1": "fabsf(v)", "norminf": "fabsf(v)"}.get(kind, "v")
@@ -203,8 +202,10 @@ def reduce_one(b: Builder, kind: str) -> Reduction:
     rng = b.rng
     axis = pick_axis(b)
     keep = rng.random() < 0.35
-    if kind in ("var", "std") and rng.random() < 0.35:
-        kind += "0"
+    if kind in ("var", "std"):
+        at_least_two(b.shape[axis.index])
+        if rng.random() < 0.35:
+            kind += "0"
     keep_expr = None
     if rng.random() < 0.06:
         keep_expr = b.hyper(("keepdim", "keep_dim", "keepdims"), str(keep), literal=False)
@@ -256,7 +257,15 @@ def add_reduction(
     table = kinds or KINDS
     kind = rng.choices(list(table), list(table.values()))[0]
     scope = rng.choices(["one", "all", "many"], [74, 16, 10 if len(b.shape) >= 3 else 0])[0]
-    if scope == "many" and kind in ("argmax", "argmin", "logsumexp", "prod", "var", "std"):
+    if scope == "many" and kind in (
+        "argmax",
+        "argmin",
+        "logsumexp",
+        "prod",
+        "var",
+        "std",
+        "norminf",
+    ):
         scope = "one"
     if scope == "all" and kind in ("var", "std", "norminf"):
         scope = "one"

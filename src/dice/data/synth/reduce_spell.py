@@ -16,7 +16,6 @@ KINDS = {
     "norm2": 5.0,
     "norm1": 3.0,
     "norminf": 1.0,
-    "count": 1.0,
 }
 HINTS = {
     "sum": "total",
@@ -43,7 +42,7 @@ def spell_reduction(b: Builder, kind: str, dim: str | None, keep: bool) -> None:
     if dim is None:
         forms = {
             "norm2": ["torch.norm({x})", "{a}.norm()", "torch.norm({x}, p='fro')", "torch.norm({x}, p=2)", "torch.linalg.norm({x})", "torch.sqrt(torch.sum({a} ** 2))"],
-            "norm1": ["torch.norm({x}, p=1)", "{a}.norm(p=1)", "torch.sum(torch.abs({x}))", "{a}.abs().sum()"],
+            "norm1": ["torch.norm({x}, p=1)", "{a}.norm(p=1)"],
             "logsumexp": ["torch.logsumexp({x}.flatten(), dim=0)", "torch.log(torch.sum(torch.exp({x})))"],
         }.get(kind) or [f"torch.{plain[kind]}({{x}})", f"{{a}}.{plain[kind]}()"]
         b.apply(rng.choice(forms), HINTS.get(kind))
@@ -85,14 +84,10 @@ def spell_reduction(b: Builder, kind: str, dim: str | None, keep: bool) -> None:
         if not one:
             forms = forms[-3:]
     elif kind == "norm1":
-        forms = [f"torch.norm({{x}}, p=1, dim={d}{k})", f"{{a}}.norm(p=1, dim={d}{k})", f"torch.sum(torch.abs({{x}}), dim={d}{k})", f"{{a}}.abs().sum(dim={d}{k})"]
-        if not one:
-            forms = forms[-2:]
+        forms = [f"torch.norm({{x}}, p=1, dim={d}{k})", f"{{a}}.norm(p=1, dim={d}{k})", f"torch.linalg.vector_norm({{x}}, ord=1, dim={d}{k})"]
     elif kind == "norminf":
-        forms = [f"torch.norm({{x}}, p=float('inf'), dim={d}{k})", f"{{a}}.abs().amax(dim={d}{k})", f"torch.amax(torch.abs({{x}}), dim={d}{k})", f"{{a}}.abs().max(dim={d}{k})[0]"]
-        if not one:
-            forms = forms[1:3]
+        forms = [f"torch.norm({{x}}, p=float('inf'), dim={d}{k})", f"{{a}}.norm(p=float('inf'), dim={d}{k})"]
     else:
-        forms = [f"torch.count_nonzero({{x}}, dim={d})"]
+        raise ValueError(f"no such reduction: {kind}")
     b.apply(rng.choice(forms), HINTS.get(kind), d=dim)
 # fmt: on

@@ -199,6 +199,9 @@ def scalar_op(b: Builder, known: Range) -> PointOp:
         )
         b.apply(rng.choice(["torch.pow({x}, {s})", "{a}.pow({s})", "{a} ** {s}"]), "powered", s=s)
         known.large, known.sign = True, "any"
+        if s in _FIXED_POWERS:
+            # one text for one meaning: the same spellings are those of square and cube
+            return PointOp(name=_FIXED_POWERS[s][0], code=(_FIXED_POWERS[s][1],))
         return _scalar("pow", "v = powf(v, {0});", s)
     if kind == "threshold_where":
         s = b.hyper(("threshold", "thr", "cutoff", "t"), values.draw(rng, "cut"))
@@ -213,6 +216,8 @@ def scalar_op(b: Builder, known: Range) -> PointOp:
         )
         b.apply(t, "masked", s=s)
         known.sign = "any"
+        if s in ("0", "0.0"):
+            return PointOp(name="relu", code=(RELU,))
         return _scalar("threshold", "v = v > {0} ? v : 0.0f;", s)
     names = rng.choice(
         [
@@ -268,6 +273,8 @@ def scalar_op(b: Builder, known: Range) -> PointOp:
             "clamped",
             s=s,
         )
+        if s in ("0", "0.0"):
+            return PointOp(name="relu", code=(RELU,))
         return _scalar("clamp_min", "v = fmaxf(v, {0});", s)
     s = b.hyper([names[1], "max_value", "constant_value", "cap"], values.draw(rng, "high"))
     b.apply(
@@ -284,6 +291,15 @@ def scalar_op(b: Builder, known: Range) -> PointOp:
         s=s,
     )
     return _scalar("clamp_max", "v = fminf(v, {0});", s)
+
+
+RELU = "v = fmaxf(v, 0.0f);"
+_FIXED_POWERS = {
+    "2": ("square", "v = v * v;"),
+    "2.0": ("square", "v = v * v;"),
+    "3": ("cube", "v = v * v * v;"),
+    "3.0": ("cube", "v = v * v * v;"),
+}
 
 
 def size_scale(b: Builder, kind: str, known: Range) -> PointOp:

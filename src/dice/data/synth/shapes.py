@@ -94,6 +94,14 @@ def draw_shape(
     return dims
 
 
+def at_least_two(dim: Dim) -> None:
+    """Sizes of one make a variance undefined."""
+    if dim.full == "1":
+        dim.full = "16"
+    if dim.small == "1":
+        dim.small = "3"
+
+
 def positive_input(b: Builder) -> str:
     """An expression for get_inputs whose values are positive."""
     return b.rng.choice(

@@ -70,8 +70,6 @@ def spell_softmax(b: Builder, kind: str) -> str:
             f"torch.{kind}({{x}}, {{d}})",
             f"F.{kind}({{x}}, {{d}})",
         ]
-    else:
-        forms += ["F.softmax(-{a}, dim={d})", "torch.softmax(-{a}, dim={d})"]
     if kind == "log_softmax" and rng.random() < 0.1:
         forms = [
             "torch.log(F.softmax({x}, dim={d}))",

@@ -8,6 +8,8 @@ in spellings, and the operator's C code takes them as operands {0}, {1}.
 from dataclasses import dataclass
 from typing import Any
 
+from dice.data.synth.scalar_ops import RELU
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param:
@@ -71,7 +73,7 @@ _LAMBD = Param(
 
 # fmt: off
 ACTIVATIONS: tuple[Unary, ...] = (
-    _act("relu", "v = fmaxf(v, 0.0f);", "ReLU", "F.relu({x})", "torch.relu({x})", "{a}.relu()", "F.relu({x})", "torch.relu({x})",
+    _act("relu", RELU, "ReLU", "F.relu({x})", "torch.relu({x})", "{a}.relu()", "F.relu({x})", "torch.relu({x})",
          "torch.clamp({x}, min=0)", "{a}.clamp(min=0)", "torch.clamp({x}, min=0.0)", "torch.clamp_min({x}, 0)",
          "torch.maximum({n}, torch.zeros_like({n}))", "torch.where({n} > 0, {n}, torch.zeros_like({n}))", weight=4.0, gives="nonneg", hint="activated"),
     _act("sigmoid", "v = 1.0f / (1.0f + expf(-v));", "Sigmoid", "torch.sigmoid({x})", "{a}.sigmoid()", "F.sigmoid({x})", "torch.sigmoid({x})",
@@ -96,7 +98,7 @@ ACTIVATIONS: tuple[Unary, ...] = (
     _act("selu", "v = 1.0507009873554805f * (v > 0.0f ? v : 1.6732632423543772f * expm1f(v));", "SELU", "F.selu({x})", "torch.selu({x})", "torch.selu({x})"),
     _act("hardsigmoid", "v = fminf(fmaxf(v / 6.0f + 0.5f, 0.0f), 1.0f);", "Hardsigmoid", "F.hardsigmoid({x})", "F.hardsigmoid({x})", "F.relu6({a} + 3) / 6", "torch.clamp({a} / 6 + 0.5, 0, 1)", weight=1.3, gives="nonneg"),
     _act("hardswish", "v = v * fminf(fmaxf(v + 3.0f, 0.0f), 6.0f) / 6.0f;", "Hardswish", "F.hardswish({x})", "F.hardswish({x})", "{n} * F.relu6({n} + 3) / 6", "{n} * torch.clamp({n} + 3, 0, 6) / 6", weight=1.3),
-    _act("relu6", "v = fminf(fmaxf(v, 0.0f), 6.0f);", "ReLU6", "F.relu6({x})", "F.relu6({x})", "torch.clamp({x}, 0, 6)", "torch.clamp({x}, min=0, max=6)", weight=1.2, gives="nonneg"),
+    _act("relu6", "v = fminf(fmaxf(v, 0.0f), 6.0f);", "ReLU6", "F.relu6({x})", "F.relu6({x})", weight=1.2, gives="nonneg"),
     _act("logsigmoid", "v = fminf(v, 0.0f) - log1pf(expf(-fabsf(v)));", "LogSigmoid", "F.logsigmoid({x})", "F.logsigmoid({x})", "torch.log(torch.sigmoid({x}))"),
     _act("tanhshrink", "v = v - tanhf(v);", "Tanhshrink", "F.tanhshrink({x})", "{n} - torch.tanh({n})", weight=0.7),
     Unary(name="leaky_relu", code=("v = v > 0.0f ? v : {0} * v;",), spellings=("F.leaky_relu({x})", "F.leaky_relu({x})"),
