@@ -123,6 +123,7 @@ def run_hostile(
 
 
 _MESSAGE = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<rest>.*)$")
+_INCLUDED = re.compile(r"^(?:In file included|\s+) *from (?P<file>[^:\n]+):(?P<line>\d+)")
 _ERROR = re.compile(r"^(?P<kind>fatal error|error): (?P<text>.*)$")
 
 
@@ -138,6 +139,11 @@ def candidate_messages(
     last_own: tuple[str, int, int] | None = None
     pending: str | None = None
     for line in output.splitlines():
+        included = _INCLUDED.match(line)
+        if included is not None:
+            if included["file"] in own_files:
+                last_own = (included["file"], int(included["line"]), 1)
+            continue
         match = _MESSAGE.match(line)
         if match is None:
             continue

@@ -1,0 +1,14 @@
+"""What all tests share: one cache of builds, so that the precompiled header is built once."""
+
+import pytest
+
+from dice.toolchain.prelude import ensure_prelude
+from dice.toolchain.source import BuildOptions
+
+
+@pytest.fixture(scope="session")
+def fast_options() -> BuildOptions:
+    """Build options without checks, over the user's cache (`$DICE_CACHE`, else `~/.cache/dice`)."""
+    options = BuildOptions(check=False)
+    ensure_prelude(options)
+    return options
