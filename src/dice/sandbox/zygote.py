@@ -59,14 +59,15 @@ class Zygote:
         python_path: tuple[str, ...] = (),
         start_timeout_s: float = 120.0,
     ) -> None:
-        self._root = tempfile.mkdtemp(prefix="dice-sandbox-")
+        self.root = tempfile.mkdtemp(prefix="dice-sandbox-")
+        """Holds the children's directories; goes when the parent ends, however that comes about."""
         self._lock = threading.Lock()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [
             *(sys.executable, "-P", "-m", "dice.sandbox.zygote_server"),
             *(str(theirs.fileno()), json.dumps(preload)),
         ]
-        environment = clean_environment(self._root)
+        environment = clean_environment(self.root)
         environment["PYTHONPATH"] = os.pathsep.join([environment["PYTHONPATH"], *python_path])
         with tempfile.TemporaryFile() as errors:
             self._process = subprocess.Popen(
@@ -76,7 +77,7 @@ class Zygote:
                 stderr=errors,
                 pass_fds=[theirs.fileno()],
                 env=environment,
-                cwd=self._root,
+                cwd=self.root,
             )
             theirs.close()
             self._control = ours
@@ -110,7 +111,7 @@ class Zygote:
         It may write in its own new directory and `writable`; reading under `private` is recorded as
         an attempt. Raises SandboxError.
         """
-        directory = os.path.realpath(tempfile.mkdtemp(dir=self._root, prefix="child-"))
+        directory = os.path.realpath(tempfile.mkdtemp(dir=self.root, prefix="child-"))
         ours, theirs = socket.socketpair()
         out, out_write = os.pipe()
         err, err_write = os.pipe()
@@ -154,7 +155,7 @@ class Zygote:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        shutil.rmtree(self._root, ignore_errors=True)
+        shutil.rmtree(self.root, ignore_errors=True)
 
     def __enter__(self) -> "Zygote":
         return self

@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -49,8 +50,11 @@ def serve(control: socket.socket, preload: list[str]) -> None:
                 _spawn(control, request, descriptors, children)
     finally:
         for pid in children:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        # also when the judge was killed and could not tidy up
+        shutil.rmtree(os.getcwd(), ignore_errors=True)
 
 
 def _reap(children: dict[int, int]) -> None:

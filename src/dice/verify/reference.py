@@ -29,7 +29,7 @@ class InputCase:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedProblem:
-    """A problem ready to judge candidates against. Its files go when it does."""
+    """A problem ready to judge candidates against. Its files go when it, or its judge, does."""
 
     problem: Problem
     code: str
@@ -78,7 +78,7 @@ def prepare(problem: Problem, zygote: Zygote, policy: Policy) -> PreparedProblem
             raise ProblemError(f"{where}: {_explain_end(result.limit, result.exit_code, policy)}")
         if "fault" in report:
             raise ProblemError(f"{where}: {report['fault']}")
-        directory = Path(tempfile.mkdtemp(prefix="dice-problem-"))
+        directory = Path(tempfile.mkdtemp(dir=zygote.root, prefix="problem-"))
         for file in Path(child.directory).glob("*.bin"):
             shutil.copyfile(file, directory / file.name, follow_symlinks=False)
         incidents = child.incidents

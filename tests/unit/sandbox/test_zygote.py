@@ -4,6 +4,9 @@ Where the kernel lacks a protection, its test is skipped and says so.
 """
 
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -185,6 +188,26 @@ def test_a_child_that_is_left_is_ended(zygote):
         pid = child._pid
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_nothing_is_left_when_the_supervising_process_is_killed(tmp_path):
+    program = (
+        "from dice.sandbox import Zygote, Limits\n"
+        f"zygote = Zygote(preload=('tests.unit.sandbox.probe',), python_path=({str(ROOT)!r},))\n"
+        "child = zygote.spawn('tests.unit.sandbox.probe:main', limits=Limits())\n"
+        "child.send({'do': 'spin'})\n"
+        "print(zygote.root, child._pid, flush=True)\n"
+        "import os; os.kill(os.getpid(), 9)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    root, pid = ended.stdout.split()
+    deadline = time.monotonic() + 10
+    while Path(root).exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(root).exists()
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_module_that_does_not_import_is_an_error_of_the_machine():
