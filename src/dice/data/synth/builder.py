@@ -72,6 +72,8 @@ class Builder:
     """Further methods of the problem's class, as text."""
     input_lines: list[str] = field(default_factory=list)
     """Statements that get_inputs starts with."""
+    bare: bool = False
+    """Whether the core stands alone: no elementwise operators are drawn around it."""
     views: bool = False
     """Whether the current value may share memory with an input: then nothing is written in place."""
     _chain: list[str] | None = None

@@ -24,6 +24,8 @@ def sample_chain(
 
     `extra_tensors=False` keeps to operators without further tensor operands.
     """
+    if b.bare:
+        return []
     known = known if known is not None else Range()
     ops: list[PointOp] = []
     for _ in range(count):

@@ -15,6 +15,8 @@ def point_function(
 
     `out` is the C type of the result, "float" or "bool".
     """
+    if not ops:
+        return
     if out != "float":
         schedule = "plain"
     f = HostFunction(ops=[op.name for op in ops], leading=[("x", b.lead())])
@@ -98,6 +100,8 @@ def build_pointwise(b: Builder) -> None:
     name = b.input("x", dims, make)
     b.start(name, dims)
     count = rng.choices([1, 2, 3, 4, 5], [40, 27, 20, 9, 4])[0]
+    if b.bare:
+        b.bare, count = False, 1
     if rng.random() < 0.08:
         ops = residual_chain(b, count, known)
     else:

@@ -83,6 +83,9 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
+BARE = 0.25
+"""How often a problem is one operator and nothing else, as most of KernelBench's first level is."""
+
 MAX_KERNEL_CHARS = 4800
 """About 1,500 tokens; longer candidates are drawn again."""
 
@@ -95,6 +98,7 @@ def sample_pair(rng: random.Random, family: str | None = None) -> Pair:
     while True:
         picked = rng.choices(chosen, [f.weight for f in chosen])[0]
         b = new_builder(rng)
+        b.bare = rng.random() < BARE
         picked.build(b)
         pair = b.finish(picked.name)
         if len(pair.kernel_code) <= MAX_KERNEL_CHARS:
