@@ -11,6 +11,7 @@ from dice.errors import BuildFailure
 from dice.toolchain.prelude import Progress, toolkit
 from dice.toolchain.shared_object import CompileFailure, SharedObject, compile_units
 from dice.toolchain.source import (
+    BINDINGS_FILE,
     CPP_FILE,
     CUDA_FILE,
     BuildOptions,
@@ -85,6 +86,6 @@ def _compile(group: _Indexed, options: BuildOptions, on_progress: Progress | Non
     for index, one in group:
         own_files[f"{index}/{CUDA_FILE}"] = one.sources.cuda_sources
         own_files[f"{index}/{CPP_FILE}"] = one.sources.cpp_sources
-        own_files[f"{index}/bindings"] = ""
+        own_files[f"{index}/{BINDINGS_FILE}"] = ""
     kit = toolkit(options, on_progress)
     return compile_units((together(group),), kit, own_files, (), options)

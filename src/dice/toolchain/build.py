@@ -16,6 +16,7 @@ from dice.toolchain.batch import build_together
 from dice.toolchain.prelude import Progress, toolkit
 from dice.toolchain.shared_object import SharedObject, compile_units
 from dice.toolchain.source import (
+    BINDINGS_FILE,
     CPP_FILE,
     CUDA_FILE,
     BuildOptions,
@@ -115,7 +116,7 @@ def _compile(
     sources: ExtensionSources, plan: _Plan, options: BuildOptions, on_progress: Progress | None
 ) -> SharedObject:
     kit = toolkit(options, on_progress, full=plan.route == "full")
-    own_files = {CUDA_FILE: sources.cuda_sources, CPP_FILE: sources.cpp_sources, "bindings": ""}
+    own_files = {CUDA_FILE: sources.cuda_sources, CPP_FILE: sources.cpp_sources, BINDINGS_FILE: ""}
     return compile_units(plan.units, kit, own_files, sources.include_dirs, options)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dice import sandbox
 from dice.errors import BuildFailure, ToolchainError
-from dice.toolchain.source import CompilerMessage
+from dice.toolchain.source import BINDINGS_FILE, CompilerMessage
 
 MAX_OUTPUT_KIB = 256
 MAX_FILE_MIB = 256
@@ -165,7 +165,8 @@ def candidate_messages(
             if last_own is not None:
                 messages.append(_message(own_files, last_own, error["kind"], error["text"]))
                 pending = last_own = None
-    return list(dict.fromkeys(messages))
+    own = [one for one in messages if one.file.split("/")[-1] != BINDINGS_FILE]
+    return list(dict.fromkeys(own or messages))
 
 
 def _message(

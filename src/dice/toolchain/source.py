@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 CUDA_FILE = "cuda_source"
 CPP_FILE = "cpp_source"
+BINDINGS_FILE = "bindings"
+"""The text that this package adds after the candidate's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

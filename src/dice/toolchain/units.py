@@ -13,9 +13,17 @@ from dice.toolchain.bindings import (
     requested_bindings,
     wrappers,
 )
-from dice.toolchain.parse import Function, ParsedSource, functions, includes, macro_names, parse
+from dice.toolchain.parse import (
+    Function,
+    ParsedSource,
+    functions,
+    includes,
+    leaves,
+    macro_names,
+    parse,
+)
 from dice.toolchain.rewrite import rewrite
-from dice.toolchain.source import CPP_FILE, CUDA_FILE, ExtensionSources
+from dice.toolchain.source import BINDINGS_FILE, CPP_FILE, CUDA_FILE, ExtensionSources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,23 +69,23 @@ def merged(extension: ParsedExtension, *, slim: bool) -> Unit:
     """One translation unit: the CUDA source, what cpp_sources adds to it, the bindings."""
     return Unit(
         name="extension",
-        text=_define_lines(extension.sources)
+        text=_head(extension, slim)
         + _marked(CUDA_FILE, _cuda_text(extension, slim=slim))
         + _marked(CPP_FILE, _cpp_text(extension, slim=slim))
-        + _marked("bindings", _slim_bindings(extension) if slim else _full_bindings(extension)),
+        + _marked(BINDINGS_FILE, _slim_bindings(extension) if slim else _full_bindings(extension)),
     )
 
 
 def split(extension: ParsedExtension) -> tuple[Unit, ...]:
     """Two translation units, as in the stock build; the module's own source has the bindings."""
     in_cuda = find_module(extension.cuda) is not None
-    bind = _marked("bindings", _slim_bindings(extension))
-    defines = _define_lines(extension.sources)
+    bind = _marked(BINDINGS_FILE, _slim_bindings(extension))
+    head = _head(extension, True)
     cuda = _marked(CUDA_FILE, _rewritten(extension.sources.cuda_sources, extension.cuda, slim=True))
     cpp = _marked(CPP_FILE, _rewritten(extension.sources.cpp_sources, extension.cpp, slim=True))
     return (
-        Unit(name="cuda", text=defines + cuda + (bind if in_cuda else "")),
-        Unit(name="cpp", text=defines + cpp + ("" if in_cuda else bind)),
+        Unit(name="cuda", text=head + cuda + (bind if in_cuda else "")),
+        Unit(name="cpp", text=head + cpp + ("" if in_cuda else bind)),
     )
 
 
@@ -92,6 +100,7 @@ def together(extensions: list[tuple[int, ParsedExtension]]) -> Unit:
     tables = []
     for index, one in extensions:
         assert one.bindings is not None
+        hoisted |= _on_demand(one.cuda, one.cpp)
         for parsed in (one.cuda, one.cpp):
             for include in includes(parsed):
                 if _angled(include.path) not in PROVIDED_HEADERS:
@@ -102,7 +111,7 @@ def together(extensions: list[tuple[int, ParsedExtension]]) -> Unit:
             f"namespace {space} {{\n",
             _marked(f"{index}/{CUDA_FILE}", _cuda_text(one, slim=True, all_includes=True)),
             _marked(f"{index}/{CPP_FILE}", _cpp_text(one, slim=True, all_includes=True)),
-            _marked(f"{index}/bindings", wrappers(one.bindings)),
+            _marked(f"{index}/{BINDINGS_FILE}", wrappers(one.bindings)),
             f"}}  // namespace {space}\n",
             *(f"#undef {name}\n" for name in names),
         ]
@@ -118,8 +127,32 @@ def defines_functions(source: ParsedSource) -> bool:
     return any(one.is_definition for one in functions(source))
 
 
-def _define_lines(sources: ExtensionSources) -> str:
-    return "".join(f"#define {name} {value}\n" for name, value in sources.defines)
+ON_DEMAND_HEADERS = {
+    "indexing": "<ATen/TensorIndexing.h>",
+    "index": "<ATen/TensorIndexing.h>",
+    "index_put_": "<ATen/TensorIndexing.h>",
+}
+"""Too dear for the precompiled header (each costs every build half a second): included where a
+source uses the name."""
+
+
+def _on_demand(*parsed: ParsedSource) -> dict[str, None]:
+    """Include lines for what the sources use beyond the slim header."""
+    found: dict[str, None] = {}
+    for one in parsed:
+        for leaf in leaves(one.root):
+            if leaf.type in ("field_identifier", "namespace_identifier") and leaf.text is not None:
+                header = ON_DEMAND_HEADERS.get(leaf.text.decode(errors="replace"))
+                if header is not None:
+                    found[f"#include {header}\n"] = None
+    return found
+
+
+def _head(one: ParsedExtension, slim: bool) -> str:
+    """What comes before the sources: on-demand headers and `-D` definitions."""
+    lines = list(_on_demand(one.cuda, one.cpp)) if slim else []
+    lines += [f"#define {name} {value}\n" for name, value in one.sources.defines]
+    return "".join(lines)
 
 
 def _cuda_text(one: ParsedExtension, *, slim: bool, all_includes: bool = False) -> str:

@@ -237,3 +237,21 @@ def test_a_batch_is_one_shared_object_with_separate_names(fast_options: BuildOpt
     assert isinstance(results[1], BuildFailure)
     assert "'nothing' was not declared" in str(results[1])
     assert isinstance(results[3], BuildFailure)
+
+
+def test_torch_names_beyond_the_basic_ones(fast_options: BuildOptions) -> None:
+    cpp = """
+#include <torch/extension.h>
+using namespace torch::indexing;
+torch::Tensor f(torch::Tensor x) {
+  std::vector<torch::Tensor> parts{x, x + 1};
+  auto rows = torch::cat(parts, 0), more = torch::cat({x, x * 2});
+  return torch::stack({rows, more}).index({0, Slice(1, 3)}) - 1 + at::relu(rows.slice(0, 1, 3));
+}
+"""
+    sources = ExtensionSources(name="e", cpp_sources=cpp, functions=("f",))
+    x = torch.arange(6.0).reshape(3, 2) - 2
+    rows = torch.cat([x, x + 1])
+    assert torch.equal(
+        load_module(build(sources, options=fast_options)).f(x), rows[1:3] - 1 + rows[1:3].relu()
+    )

@@ -105,7 +105,7 @@ def test_a_failure_is_raised_and_recorded(tmp_path: Path, fast_options: BuildOpt
         """
 from dice.errors import BuildFailure
 try:
-    load_inline("bad", "int f(", "", ["f"])
+    load_inline("bad", "int f() { return }", "", ["f"])
 except BuildFailure as error:
     result = [str(error).split(":")[0], len(interceptor.failures)]
 """,

@@ -9,9 +9,6 @@
 #include <ATen/Dispatch.h>
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
-#include <ATen/TensorIndexing.h>
-#include <ATen/TensorOperators.h>
-#include <ATen/core/IListRef.h>
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>

@@ -19,3 +19,6 @@ const at::Tensor* simt_tensor_of(PyObject* object) {
 PyObject* simt_tensor_to_python(const at::Tensor& tensor) {
   return THPVariable_Wrap(tensor);
 }
+
+at::Tensor simt_cat(at::TensorList tensors, int64_t dim);
+at::Tensor simt_cat(at::TensorList tensors, int64_t dim) { return at::cat(tensors, dim); }
