@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from dice.errors import BuildFailure
-from dice.toolchain.parse import ParsedSource, descend, leaves
+from dice.toolchain.parse import ParsedSource, descend, is_name, leaves, text_of
 from dice.toolchain.source import ExtensionSources
 
 MODULE_NAME = "simt_ext"
@@ -55,11 +55,11 @@ def find_module(source: ParsedSource) -> ModuleDefinition | None:
         if (
             declarator is None
             or body is None
-            or not _text(declarator).startswith("PYBIND11_MODULE")
+            or not text_of(declarator).startswith("PYBIND11_MODULE")
         ):
             continue
-        parameters = [one for one in leaves(declarator) if one.type.endswith("identifier")]
-        variable = _text(parameters[-1])
+        parameters = [one for one in leaves(declarator) if is_name(one)]
+        variable = text_of(parameters[-1])
         found: list[Binding] | None = []
         for statement in body.named_children:
             if statement.type == "comment":
@@ -78,12 +78,8 @@ def find_module(source: ParsedSource) -> ModuleDefinition | None:
     return None
 
 
-def _text(node: Node) -> str:
-    return "" if node.text is None else node.text.decode(errors="replace")
-
-
 def _is_doc(statement: Node, variable: str) -> bool:
-    return _text(statement).replace(" ", "").startswith(f"{variable}.doc()=")
+    return text_of(statement).replace(" ", "").startswith(f"{variable}.doc()=")
 
 
 def _definition(statement: Node, variable: str) -> Binding | None:
@@ -93,7 +89,7 @@ def _definition(statement: Node, variable: str) -> Binding | None:
         return None
     function = call.child_by_field_name("function")
     arguments = call.child_by_field_name("arguments")
-    if function is None or arguments is None or _text(function) != f"{variable}.def":
+    if function is None or arguments is None or text_of(function) != f"{variable}.def":
         return None
     given = [one for one in arguments.named_children if one.type != "comment"]
     if len(given) < 2 or given[0].type != "string_literal":
@@ -111,8 +107,8 @@ def _definition(statement: Node, variable: str) -> Binding | None:
         elif extra.type not in ("string_literal", "concatenated_string", "raw_string_literal"):
             return None
     return Binding(
-        python_name=_text(given[0]).strip('"'),
-        function=_text(target),
+        python_name=text_of(given[0]).strip('"'),
+        function=text_of(target),
         arguments=tuple(keywords),
         line=statement.start_point.row + 1,
     )
@@ -126,14 +122,16 @@ def _argument(node: Node) -> Argument | None:
         if left is None or right is None:
             return None
         default = (
-            "std::nullopt" if _text(right) in ("py::none()", "pybind11::none()") else _text(right)
+            "std::nullopt"
+            if text_of(right) in ("py::none()", "pybind11::none()")
+            else text_of(right)
         )
         node = left
     function = node.child_by_field_name("function") if node.type == "call_expression" else None
-    if function is None or _text(function) not in ("py::arg", "pybind11::arg"):
+    if function is None or text_of(function) not in ("py::arg", "pybind11::arg"):
         return None
     strings = [one for one in descend(node) if one.type == "string_content"]
-    return Argument(name=_text(strings[0]), default=default) if strings else None
+    return Argument(name=text_of(strings[0]), default=default) if strings else None
 
 
 def requested_bindings(sources: ExtensionSources, cpp: ParsedSource) -> tuple[Binding, ...]:
@@ -141,7 +139,7 @@ def requested_bindings(sources: ExtensionSources, cpp: ParsedSource) -> tuple[Bi
 
     Raises BuildFailure for one that it does not mention.
     """
-    mentioned = {_text(one) for one in leaves(cpp.root) if one.type.endswith("identifier")}
+    mentioned = {text_of(one) for one in leaves(cpp.root) if is_name(one)}
     for name in sources.functions:
         if name.rsplit("::", 1)[-1] not in mentioned:
             raise BuildFailure(

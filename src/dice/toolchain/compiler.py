@@ -93,6 +93,7 @@ def run_hostile(
     *,
     cwd: Path,
     readable: Sequence[str],
+    executable: Sequence[str] = (),
     timeout_s: float,
     memory_mib: int,
 ) -> Ran:
@@ -112,7 +113,7 @@ def run_hostile(
         ),
         cwd=str(cwd),
         readable=list(readable),
-        executable=compiler_roots(find_compiler()),
+        executable=(*compiler_roots(find_compiler()), *executable),
         environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
     )
     return Ran(

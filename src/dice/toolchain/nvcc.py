@@ -6,7 +6,6 @@ launched. An error that may be a gap in those declarations gives "unsupported", 
 """
 
 import json
-import logging
 import os
 import re
 import shutil
@@ -15,10 +14,8 @@ from functools import cache
 from pathlib import Path
 
 from dice.toolchain.cache import Cache, cache_root, digest
-from dice.toolchain.compiler import Ran, compiler_identity, run_hostile, run_own
+from dice.toolchain.compiler import Ran, compiler_identity, run_hostile
 from dice.toolchain.source import CUDA_FILE, BuildOptions, ExtensionSources
-
-logger = logging.getLogger(__name__)
 
 STUB_DIR = Path(__file__).parent / "nvcc_stub"
 KIND = "nvcc"
@@ -122,13 +119,12 @@ def _run(
     sources: ExtensionSources,
     options: BuildOptions,
 ) -> Ran:
-    if not nvcc.resolve().is_relative_to("/usr"):
-        logger.warning("nvcc lies outside /usr, where the sandbox runs no programs: %s", nvcc)
-        return run_own(command, cwd=workspace, timeout_s=options.timeout_s)
+    home = str(nvcc.resolve().parent.parent)
     return run_hostile(
         [command],
         cwd=workspace,
-        readable=[str(STUB_DIR), *sources.include_dirs],
+        readable=[str(STUB_DIR), home, *sources.include_dirs],
+        executable=[home],
         timeout_s=options.timeout_s,
         memory_mib=options.memory_mib,
     )

@@ -100,6 +100,17 @@ def leaves(node: Node) -> Iterator[Node]:
             yield one
 
 
+def is_name(node: Node) -> bool:
+    """Whether a token is an identifier of any kind."""
+    return node.type.endswith("identifier")
+
+
+def text_of(node: Node | None) -> str:
+    """The text of a node that must be there."""
+    assert node is not None
+    return "" if node.text is None else node.text.decode(errors="replace")
+
+
 def parse(text: str) -> ParsedSource:
     """Parse a source. Never raises: what the grammar does not understand is an ERROR node."""
     data = text.encode()
@@ -252,7 +263,7 @@ def _parameters(source: ParsedSource, node: Node) -> Iterator[Parameter]:
         if default is not None:
             equals = [one for one in child.children if one.type == "="]
             end = equals[0].start_byte if equals else default.start_byte
-        name = _declared_name(declarator) if declarator is not None else None
+        name = declared_name(declarator) if declarator is not None else None
         if name is None:
             kind, spelled = source.slice(child.start_byte, end), ""
         else:
@@ -270,7 +281,7 @@ def _parameters(source: ParsedSource, node: Node) -> Iterator[Parameter]:
         )
 
 
-def _declared_name(declarator: Node) -> Node | None:
+def declared_name(declarator: Node) -> Node | None:
     """The identifier inside a declarator such as `*a[3]`; None for an abstract declarator."""
     for node in descend(declarator):
         if node.type in ("identifier", "field_identifier"):
@@ -278,6 +289,3 @@ def _declared_name(declarator: Node) -> Node | None:
         if node.type == "parameter_list":
             return None
     return None
-
-
-declared_name = _declared_name

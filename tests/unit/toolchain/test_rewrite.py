@@ -75,9 +75,10 @@ def test_a_broken_launch_is_a_build_failure_at_its_line(text: str) -> None:
 
 
 def test_shared_declarations() -> None:
-    body = inside("__shared__ float a[4][N + 1], *p; int b;")
-    assert "using simt_type_a = simt_base_a [4][N + 1];" in body
+    body = inside("__shared__ float a[4]  // rows\n  [N + 1], *p; int b;")
+    assert "using simt_type_a = simt_base_a [ 4 ] [ N + 1 ];" in body
     assert "using simt_type_p = simt_base_a *;" in body
+    assert body.count("\n") == 1
     assert body.endswith(" int b;")
     assert body.count("shared_var(") == 2
 
@@ -102,6 +103,11 @@ def test_dynamic_shared_memory() -> None:
         "using simt_base_raw = unsigned char; using simt_type_raw = simt_base_raw ; "
         "simt_type_raw* raw = (simt_type_raw*)::simt::dyn_shared();"
     )
+
+
+def test_a_parameter_hides_shared_memory_of_its_name() -> None:
+    text = "__shared__ float s[4];\n__device__ float g(float* s) { return s[0]; }\n"
+    assert "return s[0];" in rewrite(text).text
 
 
 def test_shared_memory_at_file_scope_is_found_where_it_is_used() -> None:
