@@ -29,7 +29,9 @@ TOLERANCE = 1e-2
 
 def read_answers() -> list[dict[str, str]]:
     """Records with `id`, `problem` (the PyTorch file) and `code` (the kernel file)."""
-    root = os.environ.get("DICE_SHARED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
+    root = os.environ.get(
+        "DICE_SHARED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"
+    )
     with (Path(root) / DATA).open() as file:
         records = [json.loads(line) for line in file]
     return [
@@ -244,12 +246,15 @@ def main() -> None:
         [int(one) for one in options.only.split(",")] if options.only else list(range(len(answers)))
     )
 
+    import dice.toolchain.intercept
     from dice.toolchain.prelude import ensure_prelude
     from dice.toolchain.simt.runtime import load
     from dice.toolchain.source import BuildOptions
 
     ensure_prelude(BuildOptions(check=False), print)
     load(BuildOptions(check=False))
+    if options.judge:
+        import dice.verify.judge  # noqa: F401
     started = time.monotonic()
     print("fast mode, original sizes, rtol = atol = 1e-2; failures:")
     results = run_all(answers, indices, options.jobs, options.timeout, options.reuse)

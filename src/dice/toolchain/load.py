@@ -9,6 +9,7 @@ import types
 
 from dice.errors import BuildFailure
 from dice.toolchain.bindings import MODULE_NAME
+from dice.toolchain.cache import digest
 from dice.toolchain.source import BuiltExtension
 
 _UNDEFINED = re.compile(r"undefined symbol: (\w+)")
@@ -22,8 +23,10 @@ def load_module(built: BuiltExtension) -> types.ModuleType:
     """
     import torch  # noqa: F401  (its libraries must be loaded first)
 
-    loader = importlib.machinery.ExtensionFileLoader(MODULE_NAME, str(built.path))
-    spec = importlib.util.spec_from_file_location(MODULE_NAME, built.path, loader=loader)
+    # PyInit's name is the last part; pybind11 tells modules apart by the whole name.
+    name = f"dice_{digest(built.path)}.{MODULE_NAME}"
+    loader = importlib.machinery.ExtensionFileLoader(name, str(built.path))
+    spec = importlib.util.spec_from_file_location(name, built.path, loader=loader)
     assert spec is not None
     before = sys.getdlopenflags()
     sys.setdlopenflags(before & ~ctypes.RTLD_GLOBAL)

@@ -255,3 +255,27 @@ torch::Tensor f(torch::Tensor x) {
     assert torch.equal(
         load_module(build(sources, options=fast_options)).f(x), rows[1:3] - 1 + rows[1:3].relu()
     )
+
+
+@pytest.mark.slow
+def test_other_module_bodies_and_more_of_torchs_api_take_the_full_route(
+    fast_options: BuildOptions,
+) -> None:
+    """The first run builds the precompiled header with pybind11, about a minute."""
+    own = (
+        SCALE_CUDA
+        + """PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("plus", [](torch::Tensor x, int n) { return scale(x, 2.0) + n; }, py::arg("x"), py::arg("n") = 3);
+}
+"""
+    )
+    first = build(ExtensionSources(name="e", cuda_sources=own), options=fast_options)
+    cpp = "#include <torch/extension.h>\ntorch::Tensor g(torch::Tensor x) { return torch::nn::functional::silu(x); }"
+    second = build(
+        ExtensionSources(name="e", cpp_sources=cpp, functions=("g",)), options=fast_options
+    )
+    assert (first.route, second.route) == ("full", "full")
+    assert second.notes[0].startswith("the slim route failed: cpp_source:2:")
+    x = torch.ones(3)
+    assert torch.equal(load_module(first).plus(x=x), torch.full((3,), 5.0))
+    assert torch.equal(load_module(second).g(x), torch.nn.functional.silu(x))
