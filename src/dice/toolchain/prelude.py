@@ -4,8 +4,11 @@ Keyed by compiler, torch, flags and the contents of every header; built under a 
 temporary name and renamed, so that a killed build leaves nothing half-made behind.
 """
 
+import contextlib
 import logging
 import os
+import shutil
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,6 +27,7 @@ logger = logging.getLogger(__name__)
 Progress = Callable[[str], None]
 
 BUILD_TIMEOUT_S = 600.0
+UNUSED_S = 30 * 24 * 3600
 
 _SLIM = '#include "simt_slim.h"\n#include <cstring>\n'
 _FULL = '#include "simt_full.h"\n#include <cstring>\n'
@@ -60,6 +64,7 @@ def ensure_prelude(
     """
     say = on_progress or logger.info
     _ensure_runtime(options, say)
+    _mark_used(_runtime_dir(options), _header_dir(options, full))
     header = _header_dir(options, full) / "dice_prelude.h"
     compiled = header.with_name(header.name + ".gch")
     if not compiled.exists():
@@ -74,6 +79,7 @@ def ensure_prelude(
                     )
                 )
                 _build_header(options, header, compiled, full)
+                _remove_unused(header.parent.parent)
     return header.parent
 
 
@@ -232,6 +238,21 @@ def _build_header(options: BuildOptions, header: Path, compiled: Path, full: boo
             os.replace(output, compiled)
         finally:
             output.unlink(missing_ok=True)
+
+
+def _mark_used(*folders: Path) -> None:
+    for folder in folders:
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(folder)
+
+
+def _remove_unused(root: Path) -> None:
+    """Remove runtimes and headers that no process has used for long: each takes 230 MiB or more."""
+    horizon = time.time() - UNUSED_S
+    for folder in root.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if folder.stat().st_mtime < horizon:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run_own(command: list[str | Path], workspace: Path, what: str) -> None:

@@ -154,6 +154,11 @@ def test_wrong_kernel_arguments_point_at_the_launch(fast_options: BuildOptions) 
     assert failure_of(cuda, fast_options).startswith("cuda_source:4:")
 
 
+def test_shared_memory_of_variable_size_is_an_error_as_in_cuda(fast_options: BuildOptions) -> None:
+    cuda = "#include <torch/extension.h>\n__global__ void k(float* x, int n) {\n  __shared__ float s[n];\n  s[0] = x[0];\n}\n"
+    assert failure_of(cuda, fast_options).startswith("cuda_source:3:")
+
+
 def test_an_error_in_cpp_sources_points_there(fast_options: BuildOptions) -> None:
     cpp = "\n\ntorch::Tensor f(torch::Tensor x) { return x + nothing; }"
     assert failure_of("", fast_options, cpp).startswith("cpp_source:3:")
