@@ -1,9 +1,9 @@
 """How many problems does a model solve, best of N, judged on a CPU?
 
 Sets: `kernelbench-l1` (KernelBench level 1), `dice-rl-200` (200 seeded modules of DICE's RL stage) and
-`examples` (this project's eight hand-written ones). Candidates are decoded first (on a GPU if asked), then
-judged by the full verifier, problem by problem, in several processes. Both stages append to JSON lines
-under --out, so an interrupted run goes on where it stopped.
+`examples` (this project's eight hand-written ones). Each problem's candidates are decoded on one thread and
+judged by the full verifier, in several processes. Results append to JSON lines under --out, so an
+interrupted run goes on where it stopped.
 
     python benchmarks/kernelbench_cpu.py examples --out runs/examples
     python benchmarks/kernelbench_cpu.py kernelbench-l1 --out runs/kb1 --workers 2
@@ -50,99 +50,73 @@ def append(path: Path, row: dict[str, Any]) -> None:
         f.write(json.dumps(row) + "\n")
 
 
-def decode(args: argparse.Namespace, problems: list[Any], path: Path) -> dict[str, Any]:
-    """Candidates of every problem, those already there left alone."""
-    done = read_lines(path)
-    todo = [p for p in problems if p.name not in done]
-    if not todo:
-        return done
-    from dice.cli.generate import sampling_plan
-    from dice.engine import LLM
-    from dice.errors import UserError
-    from dice.models.load import load_model
-    from dice.prompts import render
+def start_worker(model: str) -> None:
+    """One thread a process: the pool is the parallelism."""
+    global LLM_OF_WORKER
+    import torch
 
-    llm = LLM(load_model(args.model, device=args.device), max_rows=args.rows)
+    torch.set_num_threads(1)
+    from dice.engine import LLM
+    from dice.models.load import load_model
+
+    LLM_OF_WORKER = LLM(load_model(model))
+
+
+LLM_OF_WORKER: Any = None
+
+
+def solve(problem: Any, candidates: int, seed: int, temperature: float | None) -> dict[str, Any]:
+    """Decode and judge one problem's candidates, judging up to the first correct one."""
+    from dice.cli.generate import sampling_plan
+    from dice.errors import UserError
+    from dice.prompts import extract, render
+    from dice.verify import Judge
+
+    llm = LLM_OF_WORKER
+    began = time.perf_counter()
+    row: dict[str, Any] = {"problem": problem.name, "verdicts": [], "codes": [], "error": None}
     plan = sampling_plan(
-        args.candidates,
-        args.seed,
+        candidates,
+        seed,
         llm.loaded.generation,
-        temperature=args.temperature,
+        temperature=temperature,
         threshold=None,
         steps=None,
         max_new_tokens=None,
     )
-    group = max(1, args.rows // args.candidates)
-    for start in range(0, len(todo), group):
-        began = time.perf_counter()
-        batch, prompts, params = [], [], []
-        for problem in todo[start : start + group]:
-            prompt = render(problem, llm.loaded.template)
-            try:  # a prompt that overflows the context is a counted failure
-                llm.check(prompt, plan[0])
-            except UserError as e:
-                append(path, {"problem": problem.name, "error": str(e), "codes": []})
-                continue
-            batch.append(problem)
-            prompts += [prompt] * len(plan)
-            params += plan
-        completions = llm.generate(prompts, params)
-        seconds = time.perf_counter() - began
-        for i, problem in enumerate(batch):
-            own = completions[i * len(plan) : (i + 1) * len(plan)]
-            row = {
-                "problem": problem.name,
-                "codes": [c.text for c in own],
-                "tokens": [len(c.token_ids) for c in own],
-                "forwards": [c.forwards for c in own],
-                "finish": [c.finish_reason for c in own],
-            }
-            append(path, row)
-        print(f"decoded {start + len(batch)}/{len(todo)} ({seconds:.1f} s)", flush=True)
-    return read_lines(path)
-
-
-def judge_one(problem: Any, codes: list[str], error: str | None) -> dict[str, Any]:
-    """Verdicts of one problem's candidates, stopping at the first correct one."""
-    from dice.errors import ProblemError
-    from dice.types import Candidate
-    from dice.verify import Judge
-
-    began = time.perf_counter()
-    row: dict[str, Any] = {"problem": problem.name, "verdicts": [], "error": error}
-    if error is None:
+    try:
+        prompt = render(problem, llm.loaded.template)
+        llm.check(prompt, plan[0])  # a prompt that overflows the context is a counted failure
+        completions = llm.generate([prompt] * candidates, plan)
+        row["tokens"] = [len(c.token_ids) for c in completions]
+        row["forwards"] = [c.forwards for c in completions]
+        row["decode_s"] = round(time.perf_counter() - began, 2)
+        found = {c.text: extract(prompt, c) for c in completions}
+        row["codes"] = list(found)
         with Judge() as judge:
-            try:
-                prepared = judge.prepare(problem)
-            except ProblemError as e:
-                row["error"] = f"problem: {e}"
-            else:
-                for code in dict.fromkeys(codes):
-                    verdict = judge.judge(prepared, Candidate(problem=problem.name, code=code))
-                    row["verdicts"].append(
-                        {
-                            "kind": str(verdict.kind),
-                            "evidence": [e.message[:400] for e in verdict.evidence],
-                        }
-                    )
-                    if verdict.correct:
-                        break
+            prepared = judge.prepare(problem)
+            for candidate in found.values():
+                verdict = judge.judge(prepared, candidate)
+                evidence = [e.message[:400] for e in verdict.evidence]
+                row["verdicts"].append({"kind": str(verdict.kind), "evidence": evidence})
+                if verdict.correct:
+                    break
+    except UserError as e:
+        row["error"] = str(e)
     row["correct"] = any(v["kind"] == "correct" for v in row["verdicts"])
     row["seconds"] = round(time.perf_counter() - began, 2)
     return row
 
 
-def judge(
-    args: argparse.Namespace, problems: list[Any], decoded: dict[str, Any], path: Path
-) -> None:
+def run(args: argparse.Namespace, problems: list[Any], path: Path) -> None:
+    """Solve what is not in `path` yet."""
     done = read_lines(path)
     todo = [p for p in problems if p.name not in done]
     context = multiprocessing.get_context("spawn")
-    with futures.ProcessPoolExecutor(args.workers, mp_context=context) as pool:
-        jobs = [
-            pool.submit(judge_one, p, decoded[p.name]["codes"], decoded[p.name].get("error"))
-            for p in todo
-        ]
+    with futures.ProcessPoolExecutor(
+        args.workers, mp_context=context, initializer=start_worker, initargs=(args.model,)
+    ) as pool:
+        jobs = [pool.submit(solve, p, args.candidates, args.seed, args.temperature) for p in todo]
         for i, job in enumerate(futures.as_completed(jobs), 1):
             row = job.result()
             append(path, row)
@@ -190,16 +164,13 @@ def main() -> None:
     parser.add_argument("--candidates", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--temperature", type=float, default=None)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--rows", type=int, default=16, help="sequences decoded at a time")
-    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 1) // 2))
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--limit", type=int, default=None)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     problems = problem_set(args.set)[: args.limit]
-    decoded = decode(args, problems, args.out / "candidates.jsonl")
-    judge(args, problems, decoded, args.out / "verdicts.jsonl")
+    run(args, problems, args.out / "verdicts.jsonl")
     result = summary(args, problems, read_lines(args.out / "verdicts.jsonl"))
     (args.out / "summary.json").write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps({k: v for k, v in result.items() if k != "correct_list"}, indent=1))

@@ -126,7 +126,7 @@ def sampling_plan(
         fixed["remasking_strategy"] = "low_confidence_dynamic"
     elif steps is not None:
         fixed["remasking_strategy"] = "low_confidence_static"
-    warm = temperature if temperature is not None else (defaults.temperature or 0.7)
+    warm = temperature if temperature is not None else (defaults.temperature or 1.0)
     return [
         SamplingParams(seed=seed + i, temperature=0.0 if i == 0 else warm, **fixed)
         for i in range(candidates)

@@ -117,6 +117,10 @@ class LLM:
             scheduler.retire()
         return [self._completion(sequence) for sequence in sequences]
 
+    def check(self, prompt: Prompt, params: SamplingParams) -> None:
+        """Raise what `generate` would raise for this prompt: UserError, for an overflow above all."""
+        self._sequence(0, prompt, params, self._tokenise)
+
     def _tokenise(self, text: str) -> tuple[int, ...]:
         return tuple(self.loaded.tokenizer.encode(text, add_special_tokens=False)) if text else ()
 
