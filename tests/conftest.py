@@ -1,5 +1,9 @@
 """What all tests share: one cache of builds, so that the precompiled header is built once."""
 
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: idle threads must not spin
+
 import pytest
 
 from dice.toolchain.prelude import ensure_prelude

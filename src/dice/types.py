@@ -101,7 +101,8 @@ class Verdict:
     notes: tuple[str, ...] = ()
     backend: str = "simt"
     nvcc: str = "not_available"
-    """"compiled", "failed" or "not_available"; on the CPU backend nvcc only compiles."""
+    """"compiled", "failed", "unsupported" (the check does not know the source's headers) or
+    "not_available"; on the CPU backend nvcc only compiles."""
     build_s: float | None = None
     run_s: float | None = None
 

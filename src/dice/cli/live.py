@@ -14,7 +14,7 @@ from dice.engine import StepEvent
 
 MASK_GLYPH = "▒▒"
 _VIEW_LINES = 14
-_PLAIN_EVERY_S = 2.0
+_PLAIN_EVERY_S = 3.0
 
 
 class Track:

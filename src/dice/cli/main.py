@@ -4,6 +4,7 @@
 what to do; 3: this machine failed (sandbox, disk, driver); 130: interrupted.
 """
 
+import os
 import sys
 from typing import Annotated
 
@@ -49,6 +50,8 @@ def _options(
 
 def main() -> None:
     """Entry point: runs the app and turns our exceptions into messages and exit codes."""
+    # Idle OpenMP threads that spin slow small matrix products down manyfold on a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
         app()

@@ -18,7 +18,7 @@ _NVCC = {
     "compiled": "nvcc compiled it",
     "failed": "nvcc rejected it",
     "unsupported": "nvcc check not possible for this source",
-    "not_available": "no nvcc on this machine",
+    "not_available": "not compiled by nvcc",
 }
 
 

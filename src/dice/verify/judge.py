@@ -80,7 +80,7 @@ class Judge:
             return trial.rule()
 
     def nvcc_check(self, sources: list[ExtensionSources]) -> tuple[str, Evidence | None, list[str]]:
-        """("compiled" | "failed" | "not_available", evidence of a failure, notes)."""
+        """("compiled" | "failed" | "unsupported" | "not_available", evidence of a failure, notes)."""
         if self._nvcc is None or not sources:
             return "not_available", None, []
         for one in sources:
@@ -89,7 +89,7 @@ class Judge:
                 message = f"nvcc rejects the source: {report.log[:1500]}"
                 return "failed", Evidence(kind="nvcc_failed", message=message), []
             if report.status != "ok":
-                return "not_available", None, [f"nvcc check not possible: {report.log[:200]}"]
+                return "unsupported", None, [f"nvcc check not possible: {report.log[:200]}"]
         return "compiled", None, []
 
     def close(self) -> None:
@@ -274,6 +274,18 @@ class _Trial:
         self.build_s += time.monotonic() - started
         return True
 
+    def _matched(self) -> Evidence:
+        """What stands behind a verdict without a fault."""
+        policy = self.owner.policy
+        compared = f"{self.calls} calls on fresh inputs match the float64 oracle"
+        tolerance = f"to {policy.relative:g} relative, inputs unchanged"
+        checked = ", no out-of-bounds access, uninitialised read or race" if policy.check else ""
+        return Evidence(
+            kind="matched",
+            message=f"{compared} {tolerance}; {self.launches} kernel launches{checked}",
+            details={"calls": self.calls, "launches": self.launches},
+        )
+
     def rule(self) -> Verdict:
         """The verdict from everything seen."""
         assert self.result is not None
@@ -296,6 +308,8 @@ class _Trial:
         notes += [f"not protected: {name} ({effect})" for name, effect in missing.items()]
         complete = self.calls >= len(self.prepared.cases)
         kind = rules.kind_of(evidence, complete=complete)
+        if kind is VerdictKind.CORRECT:
+            evidence.append(self._matched())
         return Verdict(
             kind=kind,
             evidence=tuple(rules.in_order(evidence, kind)),

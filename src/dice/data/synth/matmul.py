@@ -134,7 +134,7 @@ def _spell_product(b: Builder, w: str, left_t: bool, right_t: bool) -> None:
     hint = rng.choice(["C", "out", "product", "result", "c"])
     if rng.random() < 0.1:
         letters = rng.choice(["ikj", "mkn", "abc", "ijk"])
-        i, k, j = letters
+        i, k, j = list(letters)
         left, right = (k + i if left_t else i + k), (j + k if right_t else k + j)
         space = rng.choice(["", "", " "])
         b.apply(
@@ -155,9 +155,8 @@ def build_bmm(b: Builder) -> None:
     batch = [size(b, "batch", rng.choice([16, 8, 32, 64, 128, 4, 10]), rng.choice([1, 2, 3]))]
     if rank4:
         batch.append(size(b, "heads", rng.choice([8, 12, 16, 4]), 2))
-    m, k, n = (
-        size(b, role, rng.choice([128, 256, 512, 64, 1024, 10, 32, "128 * 4"])) for role in "MKN"
-    )
+    sizes: list[int | str] = [128, 256, 512, 64, 1024, 10, 32, "128 * 4"]
+    m, k, n = (size(b, role, rng.choice(sizes)) for role in "MKN")
     left_t, right_t = rng.random() < 0.15, rng.random() < 0.22
     left_dims = [*batch, k, m] if left_t else [*batch, m, k]
     right_dims = [*batch, n, k] if right_t else [*batch, k, n]

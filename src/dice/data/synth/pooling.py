@@ -261,7 +261,8 @@ def write_global(b: Builder, nd: int) -> bool:
     rng = b.rng
     keep = rng.random() < 0.5
     axes = list(range(2, 2 + nd)) if rng.random() < 0.6 else list(range(-nd, 0))
-    dims = rng.choice([join_tuple, list])(axes) if nd > 1 else axes[0]
+    written: list[Callable[[list[int]], object]] = [join_tuple, list]
+    dims = rng.choice(written)(axes) if nd > 1 else axes[0]
     tail = ", keepdim=True" if keep else ""
     forms = [f"{{a}}.mean(dim={dims}{tail})", f"torch.mean({{x}}, dim={dims}{tail})"]
     if keep and nd > 1 and rng.random() < 0.4:
