@@ -21,6 +21,8 @@ from dice.train.meter import StepReport
 from dice.train.sft import SftResult, train_sft
 
 _VOCAB_MULTIPLE = 64
+_MAX_NEW_TOKENS = 1536
+"""What a decoder is told to allow: the longest synthetic kernel has about 1,500 tokens."""
 SHARD_SIZE = "15MB"
 
 
@@ -129,7 +131,8 @@ def export(
     weights.load_state_dict(model.state_dict())
     generation = GenerationDefaults(
         eos_token_id=(ids.stop,),
-        temperature=0.0,
+        temperature=1.0,
+        max_new_tokens=_MAX_NEW_TOKENS,
         template=template,
         remasking_strategy="low_confidence_dynamic",
         confidence_threshold=0.9,

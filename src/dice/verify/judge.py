@@ -113,6 +113,8 @@ class _Trial:
     evidence: list[Evidence] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     sources: list[ExtensionSources] = field(default_factory=list)
+    built: list[ExtensionSources] = field(default_factory=list)
+    """Those of `sources` that compiled."""
     build_s: float = 0.0
     run_s: float = 0.0
     launches: int = 0
@@ -261,6 +263,7 @@ class _Trial:
             self.notes += rules.missing_libraries(sources)
             self.child.send({"failure": str(error)})
         else:
+            self.built.append(sources)
             own = Path(self.child.directory) / f"extension_{len(self.sources)}.so"
             shutil.copyfile(built.path, own)
             self.notes += built.notes
@@ -295,7 +298,7 @@ class _Trial:
         notes = list(self.notes)
         nvcc = "not_available"
         if not any(one.kind in ("build_failure", "syntax_error") for one in evidence):
-            nvcc, failure, more = self.owner.nvcc_check(self.sources)
+            nvcc, failure, more = self.owner.nvcc_check(self.built)
             notes += more
             if failure is not None:
                 evidence.append(failure)
