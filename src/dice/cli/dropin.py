@@ -5,10 +5,13 @@ import os
 import tempfile
 import textwrap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dice.errors import UserError
-from dice.rollout import Attempt
 from dice.types import Problem
+
+if TYPE_CHECKING:
+    from dice.rollout import Attempt
 
 MARK = "# Written by dice-cuda "
 _NVCC = {
@@ -38,7 +41,7 @@ def check_destination(path: Path, *, force: bool) -> None:
 
 
 def write_dropin(
-    path: Path, problem: Problem, attempt: Attempt, *, version: str, origin: str
+    path: Path, problem: Problem, attempt: "Attempt", *, version: str, origin: str
 ) -> None:
     """Write the candidate and its header to `path`, whole or not at all."""
     text = header(problem, attempt, version=version, origin=origin) + attempt.candidate.code
@@ -55,7 +58,7 @@ def write_dropin(
         raise
 
 
-def header(problem: Problem, attempt: Attempt, *, version: str, origin: str) -> str:
+def header(problem: Problem, attempt: "Attempt", *, version: str, origin: str) -> str:
     """Comment lines: where the file comes from, how it was checked, how to use it."""
     verdict = attempt.verdict
     lines = [

@@ -55,14 +55,16 @@ def command(
 
     from dice import __version__
     from dice.cli.dropin import check_destination, write_dropin
-    from dice.cli.machine import open_judge, open_llm
-    from dice.cli.trace import TraceWriter
     from dice.problems import load_problem
-    from dice.rollout import rollout
 
     problem = load_problem(problem_file)
     destination = out or Path(f"{problem.name}_kernel.py")
     check_destination(destination, force=force)
+
+    # What follows imports torch, which takes seconds: not before the cheap checks.
+    from dice.cli.machine import open_judge, open_llm
+    from dice.cli.trace import TraceWriter
+    from dice.rollout import rollout
 
     console = Console(highlight=False, quiet=as_json)
     status = Console(stderr=True, highlight=False)
