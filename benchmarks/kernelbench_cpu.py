@@ -50,31 +50,34 @@ def append(path: Path, row: dict[str, Any]) -> None:
         f.write(json.dumps(row) + "\n")
 
 
+LLM_OF_WORKER: Any = None
+JUDGE_OF_WORKER: Any = None
+
+
 def start_worker(model: str) -> None:
     """One thread a process: the pool is the parallelism."""
-    global LLM_OF_WORKER
+    global LLM_OF_WORKER, JUDGE_OF_WORKER
     import torch
 
     torch.set_num_threads(1)
     from dice.engine import LLM
     from dice.models.load import load_model
+    from dice.verify import Judge
 
     LLM_OF_WORKER = LLM(load_model(model))
-
-
-LLM_OF_WORKER: Any = None
+    JUDGE_OF_WORKER = Judge()
 
 
 def solve(problem: Any, candidates: int, seed: int, temperature: float | None) -> dict[str, Any]:
-    """Decode and judge one problem's candidates, judging up to the first correct one."""
+    """Decode and judge one problem's candidates, the greedy one first, up to the first correct one."""
     from dice.cli.generate import sampling_plan
     from dice.errors import UserError
     from dice.prompts import extract, render
-    from dice.verify import Judge
 
-    llm = LLM_OF_WORKER
+    llm, judge = LLM_OF_WORKER, JUDGE_OF_WORKER
     began = time.perf_counter()
     row: dict[str, Any] = {"problem": problem.name, "verdicts": [], "codes": [], "error": None}
+    row |= {"tokens": [], "forwards": [], "correct": False}
     plan = sampling_plan(
         candidates,
         seed,
@@ -87,23 +90,22 @@ def solve(problem: Any, candidates: int, seed: int, temperature: float | None) -
     try:
         prompt = render(problem, llm.loaded.template)
         llm.check(prompt, plan[0])  # a prompt that overflows the context is a counted failure
-        completions = llm.generate([prompt] * candidates, plan)
-        row["tokens"] = [len(c.token_ids) for c in completions]
-        row["forwards"] = [c.forwards for c in completions]
-        row["decode_s"] = round(time.perf_counter() - began, 2)
-        found = {c.text: extract(prompt, c) for c in completions}
-        row["codes"] = list(found)
-        with Judge() as judge:
-            prepared = judge.prepare(problem)
-            for candidate in found.values():
-                verdict = judge.judge(prepared, candidate)
+        prepared = judge.prepare(problem)
+        for part in (plan[:1], plan[1:]):
+            for completion in llm.generate([prompt] * len(part), part):
+                row["tokens"].append(len(completion.token_ids))
+                row["forwards"].append(completion.forwards)
+                if row["correct"] or completion.text in row["codes"]:
+                    continue
+                row["codes"].append(completion.text)
+                verdict = judge.judge(prepared, extract(prompt, completion))
                 evidence = [e.message[:400] for e in verdict.evidence]
                 row["verdicts"].append({"kind": str(verdict.kind), "evidence": evidence})
-                if verdict.correct:
-                    break
+                row["correct"] = verdict.correct
+            if row["correct"] or prepared.findings:
+                break
     except UserError as e:
         row["error"] = str(e)
-    row["correct"] = any(v["kind"] == "correct" for v in row["verdicts"])
     row["seconds"] = round(time.perf_counter() - began, 2)
     return row
 
