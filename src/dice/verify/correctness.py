@@ -109,45 +109,133 @@ def _compare_floats(
 ) -> Comparison:
     half = p.dtype in (torch.float16, torch.bfloat16) or policy.precision != "float32"
     relative = policy.relative_half if half else policy.relative
-    c64, p64 = c.double(), p.double()
-    o64 = p64 if o is None else o.double()
-    nan = torch.isnan(c64)
-    if nan.any():
-        share = nan.double().mean().item()
-        message = f"is NaN at {_first(nan)} ({_percent(share)} of elements)"
-        return _fail("nan", where, message, mismatched=share)
-    infinite = torch.isinf(p64) | torch.isinf(o64)
-    expected = torch.where(torch.isinf(p64), p64, o64)
-    bad = torch.where(infinite, (c64 != expected) & (c64 != p64), torch.isinf(c64))
-    if bad.any():
-        index, share = _first(bad), bad.double().mean().item()
-        message = f"is {c64[index].item()} at {index}, expected {p64[index].item():.6g}"
-        return _fail("infinity", where, f"{message} ({_percent(share)})", mismatched=share)
-    finite = ~infinite
-    if not finite.any():
-        return Comparison(ok=True, where=where)
-    c64, p64, o64 = c64[finite], p64[finite], o64[finite]
-    rms = o64.square().mean().sqrt()
-    allowed = relative * (o64.abs() + rms) + policy.slack * (p64 - o64).abs().max()
-    error = (c64 - o64).abs()
-    excess = error - allowed
-    worst = int(torch.argmax(excess))
-    share = (excess > 0).double().mean().item()
-    record: dict[str, float] = {
-        "max_error": error[worst].item(),
-        "tolerance": allowed[worst].item(),
-        "mismatched": share,
-    }
-    if share == 0:
-        return Comparison(
-            ok=True, where=where, max_error=record["max_error"], tolerance=record["tolerance"]
+    parts = _parts(c, p, o)
+    scale = _Scale.of(parts)
+    worst = _Worst()
+    for part in parts:
+        fault = worst.add(part, scale, relative, policy.slack)
+        if fault is not None:
+            return fault.at(where, c)
+    return worst.result(where, c)
+
+
+_PART = 1 << 24
+"""Elements compared at a time: an output of many gigabytes needs little memory besides itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A stretch of the flattened tensors; `o` is `p` where there is no oracle."""
+
+    offset: int
+    c: torch.Tensor
+    p: torch.Tensor
+    o: torch.Tensor
+
+    def wide(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """c, p, o in float64, and where p and o are finite."""
+        c, p, o = self.c.double(), self.p.double(), self.o.double()
+        return c, p, o, ~(torch.isinf(p) | torch.isinf(o))
+
+
+def _parts(c: torch.Tensor, p: torch.Tensor, o: torch.Tensor | None) -> list[_Part]:
+    flat = [torch.split(x.reshape(-1), _PART) for x in (c, p, p if o is None else o)]
+    return [_Part(index * _PART, *three) for index, three in enumerate(zip(*flat, strict=True))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """The size of the whole tensor: rms(o), and PyTorch's own worst error."""
+
+    rms: float
+    error: float
+
+    @classmethod
+    def of(cls, parts: list[_Part]) -> "_Scale":
+        squares, count, error = 0.0, 0, 0.0
+        for part in parts:
+            _, p, o, finite = part.wide()
+            squares += torch.where(finite, o, 0.0).square().sum().item()
+            count += int(finite.sum())
+            error = max(error, torch.where(finite, (p - o).abs(), 0.0).max().item())
+        return cls((squares / count) ** 0.5 if count else 0.0, error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """A NaN or a wrong infinity at one flat position."""
+
+    reason: str
+    index: int
+    text: str
+    share: float
+
+    def at(self, where: str, c: torch.Tensor) -> Comparison:
+        message = self.text.replace("@", str(_position(self.index, c)))
+        return _fail(self.reason, where, message, mismatched=self.share)
+
+
+@dataclass(slots=True)
+class _Worst:
+    """The element farthest outside its tolerance, over all parts."""
+
+    excess: float = float("-inf")
+    error: float = 0.0
+    allowed: float = 0.0
+    index: int = 0
+    got: float = 0.0
+    expected: float = 0.0
+    off: int = 0
+
+    def add(self, part: _Part, scale: _Scale, relative: float, slack: float) -> _Fault | None:
+        c, p, o, finite = part.wide()
+        nan = torch.isnan(c)
+        if nan.any():
+            share = nan.double().mean().item()
+            text = f"is NaN at @ ({_percent(share)} of elements)"
+            return _Fault("nan", part.offset + _index(nan), text, share)
+        expected = torch.where(torch.isinf(p), p, o)
+        bad = torch.where(finite, torch.isinf(c), (c != expected) & (c != p))
+        if bad.any():
+            index, share = _index(bad), bad.double().mean().item()
+            text = f"is {c[index].item()} at @, expected {p[index].item():.6g} ({_percent(share)})"
+            return _Fault("infinity", part.offset + index, text, share)
+        if not finite.any():
+            return None
+        allowed = relative * (o.abs() + scale.rms) + slack * scale.error
+        error = (c - o).abs()
+        excess = torch.where(finite, error - allowed, float("-inf"))
+        worst = int(torch.argmax(excess))
+        self.off += int((excess > 0).sum())
+        if excess[worst].item() > self.excess:
+            self.excess, self.index = excess[worst].item(), part.offset + worst
+            self.error, self.allowed = error[worst].item(), allowed[worst].item()
+            self.got, self.expected = c[worst].item(), o[worst].item()
+        return None
+
+    def result(self, where: str, c: torch.Tensor) -> Comparison:
+        if not self.off:
+            return Comparison(ok=True, where=where, max_error=self.error, tolerance=self.allowed)
+        share = self.off / c.numel()
+        message = (
+            f"differs at {_position(self.index, c)}: {self.got:.6g}, expected {self.expected:.6g}"
+            f" within {self.allowed:.2g} ({_percent(share)} of elements off)"
         )
-    position = torch.nonzero(finite)[worst].tolist()
-    message = (
-        f"differs at {tuple(position)}: {c64[worst].item():.6g}, expected {o64[worst].item():.6g}"
-        f" within {allowed[worst].item():.2g} ({_percent(share)} of elements off)"
-    )
-    return _fail("values", where, message, **record)
+        return _fail(
+            "values", where, message, max_error=self.error, tolerance=self.allowed, mismatched=share
+        )
+
+
+def _index(mask: torch.Tensor) -> int:
+    return int(torch.nonzero(mask)[0])
+
+
+def _position(flat: int, tensor: torch.Tensor) -> tuple[int, ...]:
+    position = []
+    for size in reversed(tensor.shape):
+        position.append(flat % size)
+        flat //= size
+    return tuple(reversed(position))
 
 
 def _fail(reason: str, where: str, message: str, **record: float) -> Comparison:

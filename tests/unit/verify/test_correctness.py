@@ -134,3 +134,24 @@ def test_complex_numbers_are_compared_by_parts():
     p = torch.tensor([1 + 2j], dtype=torch.complex64)
     assert _ok(p.clone(), p)
     assert not _ok(p + 0.01j, p)
+
+
+def test_comparison_in_parts_gives_the_same_as_at_once(monkeypatch):
+    torch.manual_seed(5)
+    o = torch.randn(7, 11, dtype=torch.float64)
+    p = (o + 1e-7 * torch.randn_like(o)).float()
+    p[0, 0] = o[0, 0] = float("inf")
+    wrong = p.clone()
+    wrong[5, 3] += 0.5
+    wrong[6, 10] += 0.25
+    for c in (p, wrong, torch.where(p == p[6, 9], torch.nan, p)):
+        whole = compare(c, p, o, Policy())
+        with monkeypatch.context() as patch:
+            patch.setattr("dice.verify.correctness._PART", 13)
+            parts = compare(c, p, o, Policy())
+        assert (parts.ok, parts.reason) == (whole.ok, whole.reason)
+        assert parts.max_error == pytest.approx(whole.max_error)
+        assert parts.tolerance == pytest.approx(whole.tolerance)
+        if whole.reason == "values":
+            assert parts.message == whole.message
+            assert "(5, 3)" in parts.message
