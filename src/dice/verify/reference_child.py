@@ -77,14 +77,14 @@ class ReferenceRun:
         self.references: list[Tree] = []
         self.oracles: list[Tree] = []
         self.variations: list[str] = []
-        self.namespace = _guard("the file", lambda: load_namespace(reduced.code))
+        self.namespace = guard("the file", lambda: load_namespace(reduced.code))
         self.init = self._init_inputs()
         self.model = self._construct()
         self.fresh = copy.deepcopy(self.model)
         plans = input_sets.plan(reduced.code, policy.seed, policy.input_sets)
         first = self._own_inputs(plans[0].seed)
         started = time.monotonic()
-        _guard("Model.forward", lambda: _run(copy.deepcopy(self.fresh), first))
+        guard("Model.forward", lambda: run_model(copy.deepcopy(self.fresh), first))
         self.seconds = time.monotonic() - started
         if self.seconds > policy.max_reference_s:
             return
@@ -96,7 +96,7 @@ class ReferenceRun:
     def _init_inputs(self) -> list[Any]:
         torch.manual_seed(self.policy.construction_seed)
         function = _needed(self.namespace, "get_init_inputs")
-        init = _guard("get_init_inputs()", function)
+        init = guard("get_init_inputs()", function)
         if not isinstance(init, list | tuple):
             raise ProblemFault(
                 f"get_init_inputs() returned {type(init).__name__}, not the list of Model's arguments"
@@ -106,7 +106,7 @@ class ReferenceRun:
     def _construct(self) -> torch.nn.Module:
         model_class = _needed(self.namespace, "Model")
         torch.manual_seed(self.policy.construction_seed)
-        model = _guard("Model(*get_init_inputs())", lambda: model_class(*self.init))
+        model = guard("Model(*get_init_inputs())", lambda: model_class(*self.init))
         if not isinstance(model, torch.nn.Module):
             raise ProblemFault("Model is not a torch.nn.Module")
         return model
@@ -114,7 +114,7 @@ class ReferenceRun:
     def _own_inputs(self, seed: int) -> list[Any]:
         torch.manual_seed(seed)
         function = _needed(self.namespace, "get_inputs")
-        inputs = _guard("get_inputs()", function)
+        inputs = guard("get_inputs()", function)
         if not isinstance(inputs, list | tuple):
             raise ProblemFault(
                 f"get_inputs() returned {type(inputs).__name__}, not the list of forward's arguments"
@@ -130,11 +130,11 @@ class ReferenceRun:
         """Whether the same inputs give different outputs: at random, or because a call changes state."""
         torch.manual_seed(1)
         model = copy.deepcopy(self.fresh)
-        one = _run(model, inputs)
+        one = run_model(model, inputs)
         torch.manual_seed(2)
-        other = _run(copy.deepcopy(self.fresh), inputs)
+        other = run_model(copy.deepcopy(self.fresh), inputs)
         torch.manual_seed(1)
-        again = _run(model, inputs)
+        again = run_model(model, inputs)
         random = not compare(other, one, None, self.policy).ok and not _has_nan(one)
         stateful = not compare(again, one, None, self.policy).ok and not _has_nan(one)
         return random, stateful
@@ -151,7 +151,7 @@ class ReferenceRun:
         wide = trees.map_tensors(inputs, lambda t: t.double() if t.is_floating_point() else t)
         torch.set_default_dtype(torch.float64)
         try:
-            return _run(twin, wide)
+            return run_model(twin, wide)
         except Exception as error:
             note = f"no float64 oracle: {type(error).__name__}: {str(error)[:120]}"
             if note not in self.notes:
@@ -170,14 +170,14 @@ class ReferenceRun:
         self.inputs.append(inputs)
         self.variations.append(variation)
         self.oracles.append(self._oracle(self.twin, inputs))
-        output = _guard("Model.forward", lambda: _run(self.model, kept))
+        output = guard("Model.forward", lambda: run_model(self.model, kept))
         if not trees.tensors(output) and not isinstance(output, float | int):
             raise ProblemFault(f"Model.forward returned {type(output).__name__}, not a tensor")
         self.references.append(output)
 
     def _permits(self, inputs: list[Any]) -> bool:
         try:
-            output = _run(copy.deepcopy(self.fresh), inputs)
+            output = run_model(copy.deepcopy(self.fresh), inputs)
         except Exception:
             return False
         oracle = self._oracle(self._double(self.fresh), inputs)
@@ -194,23 +194,30 @@ class ReferenceRun:
                     return False
         return True
 
-    def _other_weights(self) -> bool:
-        """Write other weights and the outputs they give on the first inputs; False without weights."""
+    def _with_other_weights(self) -> torch.nn.Module | None:
+        """The model under other weights; None when it has none."""
         if not list(self.fresh.parameters()):
-            return False
+            return None
         torch.manual_seed(input_sets.derive_seed(self.reduced.code, self.policy.seed, -1))
         model = copy.deepcopy(self.fresh)
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.is_floating_point() and parameter.numel():
                     scale = parameter.double().square().mean().sqrt().item()
-                    noise = torch.randn(parameter.shape, dtype=parameter.dtype)
+                    noise = torch.randn_like(parameter)
                     parameter.add_(noise, alpha=0.5 * scale if scale > 0 else 0.1)
+        return model
+
+    def _other_weights(self) -> bool:
+        """Write other weights and the outputs they give on the first inputs; False without weights."""
+        model = self._with_other_weights()
+        if model is None:
+            return False
         twin = self._double(model)
         trees.save(dict(model.state_dict()), "state_other.bin")
         inputs = trees.map_tensors(self.inputs[0], torch.clone)
         trees.save(self._oracle(twin, inputs), "oracle_other.bin")
-        trees.save(_run(model, inputs), "reference_other.bin")
+        trees.save(run_model(model, inputs), "reference_other.bin")
         return True
 
     def _uses_weights(self) -> bool:
@@ -221,7 +228,7 @@ class ReferenceRun:
                 if parameter.is_floating_point():
                     parameter.fill_(float("nan"))
         try:
-            output = _run(model, self.inputs[0])
+            output = run_model(model, self.inputs[0])
         except Exception:
             return True
         return not compare(output, self.references[0], None, self.policy).ok
@@ -253,7 +260,7 @@ class ReferenceRun:
         }
 
 
-def _run(model: torch.nn.Module, inputs: Tree) -> Tree:
+def run_model(model: torch.nn.Module, inputs: Tree) -> Tree:
     fresh = trees.map_tensors(inputs, torch.clone)
     with torch.no_grad():
         return model(*fresh)
@@ -269,7 +276,7 @@ def _needed(namespace: dict[str, Any], name: str) -> Any:
     return namespace[name]
 
 
-def _guard(what: str, function: Any) -> Any:
+def guard(what: str, function: Any) -> Any:
     """Call the problem's code; its exception becomes a message with the line at fault."""
     try:
         return function()

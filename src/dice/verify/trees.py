@@ -47,8 +47,12 @@ def save(tree: Tree, path: str) -> None:
             file.write(blob.numpy().data)
 
 
-def load(path: str, *, max_bytes: int = 4 << 30) -> Tree:
-    """Read a tree; its tensors own fresh memory. Raises ValueError for a malformed file, OSError."""
+def load(path: str, *, max_bytes: int = 4 << 30, device: str = "cpu") -> Tree:
+    """Read a tree; its tensors own fresh memory on `device`.
+
+    The file is read, not mapped: whoever still holds it open can no longer change what was read. Raises
+    ValueError for a malformed file, OSError.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         information = os.fstat(descriptor)
@@ -56,11 +60,13 @@ def load(path: str, *, max_bytes: int = 4 << 30) -> Tree:
             raise ValueError("not a regular file")
         if information.st_size > max_bytes:
             raise ValueError(f"a file of {information.st_size} bytes")
-        data = bytearray(file.read())
+        data = torch.empty(information.st_size, dtype=torch.uint8)
+        view = data.numpy().data
+        read = file.readinto(view)
     try:
-        (length,) = struct.unpack_from("<Q", data)
-        description = json.loads(data[8 : 8 + length])
-        return _build(description, memoryview(data)[8 + length :], 0)
+        (length,) = struct.unpack_from("<Q", view[:read])
+        description = json.loads(bytes(view[8 : 8 + length]))
+        return _build(description, data[8 + length : read], device, 0)
     except (struct.error, KeyError, TypeError, RuntimeError, RecursionError) as error:
         raise ValueError(f"malformed: {error}") from error
 
@@ -107,12 +113,12 @@ def _describe_tensor(tensor: torch.Tensor, blobs: list[torch.Tensor], at: list[i
     return entry
 
 
-def _build(node: Any, data: memoryview, depth: int) -> Tree:
+def _build(node: Any, data: torch.Tensor, device: str, depth: int) -> Tree:
     if depth > MAX_DEPTH:
         raise ValueError("nested too deeply")
     kind = node["t"]
     if kind == "tensor":
-        return _build_tensor(node, data)
+        return _build_tensor(node, data, device)
     if kind == "value":
         value = node["v"]
         if value is not None and not isinstance(value, bool | int | float | str):
@@ -121,25 +127,25 @@ def _build(node: Any, data: memoryview, depth: int) -> Tree:
     if kind == "complex":
         return complex(*node["v"])
     if kind in ("list", "tuple"):
-        items = [_build(item, data, depth + 1) for item in node["v"]]
+        items = [_build(item, data, device, depth + 1) for item in node["v"]]
         return tuple(items) if kind == "tuple" else items
     if kind == "dict":
-        return {str(key): _build(item, data, depth + 1) for key, item in node["v"]}
+        return {str(key): _build(item, data, device, depth + 1) for key, item in node["v"]}
     if kind == "dtype":
         return _DTYPES[node["v"]]
     return Foreign(type_name=str(node["type"]))
 
 
-def _build_tensor(node: Any, data: memoryview) -> torch.Tensor:
+def _build_tensor(node: Any, data: torch.Tensor, device: str) -> torch.Tensor:
     dtype = _DTYPES[node["dtype"]]
     shape = [int(size) for size in node["shape"]]
     count, at = math.prod(shape), int(node["at"])
-    if min(shape, default=0) < 0 or at < 0 or at + count * dtype.itemsize > len(data):
+    size = count * dtype.itemsize
+    if min(shape, default=0) < 0 or at < 0 or at + size > data.numel():
         raise ValueError("a tensor outside its file")
-    out = torch.empty(shape, dtype=dtype)
+    out = torch.empty(shape, dtype=dtype, device=device)
     if count:
-        raw = torch.frombuffer(data, dtype=torch.uint8, count=count * dtype.itemsize, offset=at)
-        out.view(-1).view(torch.uint8).copy_(raw)
+        out.view(-1).view(torch.uint8).copy_(data[at : at + size])
     return out
 
 
@@ -159,7 +165,9 @@ def _restride(tree: Tree, node: Any) -> Tree:
         span = 1 + sum((n - 1) * s for n, s in zip(tree.shape, stride, strict=True))
         if span != tree.numel():
             return tree
-        return torch.empty_strided(tree.shape, stride, dtype=tree.dtype).copy_(tree)
+        return torch.empty_strided(tree.shape, stride, dtype=tree.dtype, device=tree.device).copy_(
+            tree
+        )
     if isinstance(tree, list | tuple):
         items = [_restride(item, sub) for item, sub in zip(tree, node["v"], strict=True)]
         return tuple(items) if isinstance(tree, tuple) else items
@@ -189,3 +197,21 @@ def map_tensors(tree: Tree, function: Any) -> Tree:
     if isinstance(tree, dict):
         return {key: map_tensors(item, function) for key, item in tree.items()}
     return tree
+
+
+def devices(path: str) -> list[str]:
+    """The device types that the tensors of a file were on. Raises ValueError, OSError."""
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        description = json.loads(file.read(length))
+    found: list[str] = []
+    pending = [description]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict) and node.get("t") == "tensor":
+            found.append(str(node.get("device")))
+        elif isinstance(node, dict):
+            pending.append(node.get("v"))
+        elif isinstance(node, list):
+            pending.extend(node)
+    return found
