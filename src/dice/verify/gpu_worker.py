@@ -1,0 +1,117 @@
+"""The candidate's process on a GPU: as `worker`, with CUDA instead of the emulator.
+
+Besides what `worker` does, it synchronises the whole device after a call (work that a candidate left on
+a stream of its own counts), fills fresh memory with NaN so that an unwritten output shows, and turns
+CUDA's errors into reports. CUDA is initialised here, never in the warm parent.
+"""
+
+import contextlib
+import random
+from typing import Any
+
+import torch
+
+from dice.sandbox.wire import Channel, Message
+from dice.toolchain import intercept
+from dice.toolchain.cuda import launches
+from dice.verify import trees
+from dice.verify.worker import Worker, serve
+
+DEVICE = "cuda"
+MAX_FILE_BYTES = 64 << 30
+_COPY_SHARE = 0.25
+"""Inputs are copied for comparison when they take less than this share of the free memory."""
+_PART = 1 << 26
+
+# taken before a candidate can replace them
+_synchronize = torch.cuda.synchronize
+_equal, _clone = torch.equal, torch.Tensor.clone
+_load, _save, _tensors = trees.load, trees.save, trees.tensors
+
+
+def main(channel: Channel) -> int:
+    """Entry of the process: a candidate, then calls until the judge is satisfied."""
+    return serve(channel, GpuWorker)
+
+
+class GpuWorker(Worker):
+    """State of one candidate between calls, on a GPU."""
+
+    device = DEVICE
+
+    def open_backend(self) -> None:
+        torch.cuda.init()
+        self._skip_launches = bool(self._job.get("skip_launches"))
+        self._fill = not self._job.get("timing")
+        intercept.install(build=self._ask_for_build, map_device=False, on_load=self._loaded)
+        self._libraries: list[str] = []
+
+    def _loaded(self, path: str) -> None:
+        """A build of the candidate has been loaded."""
+        self._libraries.append(path)
+        if self._skip_launches:
+            launches.set_mode(path, launches.SKIP)
+
+    def launch_count(self) -> int:
+        return sum(launches.launch_count(path) for path in self._libraries)
+
+    def kernels(self) -> list[str]:
+        """Names of the kernels launched so far."""
+        found = [name for path in self._libraries for name in launches.launched_kernels(path)]
+        return list(dict.fromkeys(found))
+
+    def load_inputs(self, path: str) -> Any:
+        loaded = _load(path, max_bytes=MAX_FILE_BYTES, device=DEVICE)
+        return trees.with_strides(loaded, path)
+
+    def before_call(self, seed: int) -> None:
+        torch.manual_seed(seed)
+        random.seed(seed)
+        if self._fill:
+            fill_fresh_memory(True)
+
+    def after_call(self) -> None:
+        _synchronize()
+        fill_fresh_memory(False)
+
+    def place(self, model: torch.nn.Module) -> torch.nn.Module:
+        return model.to(DEVICE)
+
+    def remember(self, inputs: Any) -> Any:
+        """What tells later whether the inputs changed."""
+        tensors = _tensors(inputs)
+        size = sum(t.numel() * t.element_size() for t in tensors)
+        free, _ = torch.cuda.mem_get_info()
+        if size < _COPY_SHARE * free:
+            return [_clone(tensor) for tensor in tensors]
+        return [tensor.cpu() for tensor in tensors]
+
+    def unchanged(self, inputs: Any, remembered: Any) -> bool:
+        pairs = zip(_tensors(inputs), remembered, strict=True)
+        return all(_equal(_bits(now), _bits(before.to(now.device))) for now, before in pairs)
+
+    def digest(self, tensor: torch.Tensor) -> str:
+        """Of an output, to see later whether it changed: two sums over its bytes, one weighted."""
+        plain = weighted = 0
+        for index, part in enumerate(torch.split(_bits(tensor), _PART)):
+            wide = part.long()
+            odd = torch.arange(1, 2 * part.numel(), 2, device=part.device)
+            plain += int(wide.sum())
+            weighted += int((wide * odd).sum()) * (2 * index + 1)
+        return f"{tensor.numel()}-{plain}-{weighted}"
+
+
+def fill_fresh_memory(on: bool) -> None:
+    """Whether `torch.empty` (also from C++) fills its memory with NaN, integers with their maximum."""
+    with contextlib.suppress(Exception):
+        torch.use_deterministic_algorithms(on, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = on
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor's bytes as whole numbers."""
+    flat = tensor.detach().contiguous().reshape(-1)
+    if not flat.numel():
+        return flat
+    raw = flat.view(torch.uint8)
+    return raw.view(torch.int32) if raw.numel() % 4 == 0 else raw
