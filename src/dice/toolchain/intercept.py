@@ -30,6 +30,8 @@ class Interceptor:
     """What was built in this process through the intercepted calls, in order."""
 
     build: Build
+    on_load: Callable[[str], None] = lambda path: None
+    """Called with a build's path once it is loaded, before the candidate gets the module."""
     extensions: list[BuiltExtension] = field(default_factory=list)
     sources: list[ExtensionSources] = field(default_factory=list)
     failures: list[BuildFailure] = field(default_factory=list)
@@ -55,7 +57,7 @@ class Interceptor:
     ) -> types.ModuleType:
         """`torch.utils.cpp_extension.load_inline`, built by the toolchain.
 
-        Of the flags, `-D` counts; optimisation and linking flags have no meaning here.
+        Of the flags, `-D` counts everywhere, `extra_cuda_cflags` on a GPU.
         """
         flags = [*_flags(extra_cflags), *_flags(extra_cuda_cflags)]
         sources = ExtensionSources.from_inline(
@@ -64,6 +66,8 @@ class Interceptor:
             cuda_sources,
             functions,
             defines=_defines(flags),
+            cuda_flags=_without_defines(_flags(extra_cuda_cflags)),
+            stock_reason=_stock_reason(_flags(extra_ldflags), _flags(extra_include_paths)),
         )
         return self._load(sources)
 
@@ -103,16 +107,25 @@ class Interceptor:
         try:
             built = self.build(sources)
             self.extensions.append(built)
-            return load_module(built)
+            module = load_module(built)
+            self.on_load(built.path)
+            return module
         except BuildFailure as error:
             self.failures.append(error)
             raise
 
 
-def install(options: BuildOptions | None = None, build: Build | None = None) -> Interceptor:
+def install(
+    options: BuildOptions | None = None,
+    build: Build | None = None,
+    *,
+    map_device: bool = True,
+    on_load: Callable[[str], None] = lambda path: None,
+) -> Interceptor:
     """Redirect this process's extension builds and CUDA device. Returns the record of builds.
 
-    `build` replaces `dice.toolchain.build.build`, e.g. to have another process do it.
+    `build` replaces `dice.toolchain.build.build`, e.g. to have another process do it. On a GPU the
+    device is not mapped (`map_device=False`).
     """
     import torch
     import torch.utils.cpp_extension
@@ -120,7 +133,8 @@ def install(options: BuildOptions | None = None, build: Build | None = None) -> 
     stock: Any = torch.utils.cpp_extension
     chosen = options or BuildOptions()
     interceptor = Interceptor(
-        build=build or (lambda sources: build_extension(sources, options=chosen))
+        build=build or (lambda sources: build_extension(sources, options=chosen)),
+        on_load=on_load,
     )
     replaced: dict[int, Callable[..., Any]] = {
         id(stock.load_inline): interceptor.load_inline,
@@ -129,7 +143,8 @@ def install(options: BuildOptions | None = None, build: Build | None = None) -> 
     _replace_everywhere(replaced)
     stock.load_inline = interceptor.load_inline
     stock.load = interceptor.load
-    cuda_device.install(torch)
+    if map_device:
+        cuda_device.install(torch)
     return interceptor
 
 
@@ -146,6 +161,27 @@ def _flags(flags: Iterable[str] | None) -> list[str]:
     if flags is None:
         return []
     return shlex.split(flags) if isinstance(flags, str) else [str(one) for one in flags]
+
+
+def _without_defines(flags: list[str]) -> tuple[str, ...]:
+    """The flags that are no `-D`."""
+    kept, skip = [], False
+    for flag in flags:
+        if skip or flag == "-D":
+            skip = flag == "-D"
+        elif not flag.startswith("-D"):
+            kept.append(flag)
+    return tuple(kept)
+
+
+def _stock_reason(ldflags: list[str], include_paths: list[str]) -> str:
+    libraries = [flag for flag in ldflags if flag.startswith("-l") and flag not in _LINKED]
+    if libraries:
+        return f"it links {' '.join(libraries)}"
+    return "it has include paths of its own" if include_paths else ""
+
+
+_LINKED = {"-lcudart", "-lc10", "-lc10_cuda", "-ltorch", "-ltorch_cpu", "-ltorch_cuda", "-lm"}
 
 
 def _defines(flags: list[str]) -> tuple[tuple[str, str], ...]:

@@ -64,7 +64,7 @@ def ensure_prelude(
     """
     say = on_progress or logger.info
     _ensure_runtime(options, say)
-    _mark_used(_runtime_dir(options), _header_dir(options, full))
+    mark_used(_runtime_dir(options), _header_dir(options, full))
     header = _header_dir(options, full) / "dice_prelude.h"
     compiled = header.with_name(header.name + ".gch")
     if not compiled.exists():
@@ -79,7 +79,7 @@ def ensure_prelude(
                     )
                 )
                 _build_header(options, header, compiled, full)
-                _remove_unused(header.parent.parent)
+                remove_unused(header.parent.parent)
     return header.parent
 
 
@@ -202,7 +202,7 @@ def _ensure_runtime(options: BuildOptions, say: Progress) -> None:
                 *("-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python", "-lpthread", "-ldl"),
                 f"-Wl,-rpath,{torch.library_dir}",
             ]
-            _run_own(link, workspace, "the SIMT runtime")
+            build_own(link, workspace, "the SIMT runtime")
             final.parent.mkdir(parents=True, exist_ok=True)
             built.rename(final)
 
@@ -214,7 +214,7 @@ def _compile_runtime_file(source: Path, output: Path, *, workspace: Path) -> Non
         *(f"-I{layout.INCLUDE_DIR}", "-isystem", str(torch.include_dirs[0])),
         *("-isystem", str(torch.include_dirs[1]), "-isystem", str(layout.python_include())),
     ]
-    _run_own(command, workspace, "the SIMT runtime")
+    build_own(command, workspace, "the SIMT runtime")
 
 
 def _build_header(options: BuildOptions, header: Path, compiled: Path, full: bool) -> None:
@@ -234,19 +234,20 @@ def _build_header(options: BuildOptions, header: Path, compiled: Path, full: boo
                 "-o",
                 output,
             ]
-            _run_own(command, workspace, "the precompiled header")
+            build_own(command, workspace, "the precompiled header")
             os.replace(output, compiled)
         finally:
             output.unlink(missing_ok=True)
 
 
-def _mark_used(*folders: Path) -> None:
+def mark_used(*folders: Path) -> None:
+    """Folders that exist count as used now."""
     for folder in folders:
         with contextlib.suppress(FileNotFoundError):
             os.utime(folder)
 
 
-def _remove_unused(root: Path) -> None:
+def remove_unused(root: Path) -> None:
     """Remove runtimes and headers that no process has used for long: each takes 230 MiB or more."""
     horizon = time.time() - UNUSED_S
     for folder in root.iterdir():
@@ -255,7 +256,7 @@ def _remove_unused(root: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run_own(command: list[str | Path], workspace: Path, what: str) -> None:
+def build_own(command: list[str | Path], workspace: Path, what: str) -> None:
     """Compile our own sources; a failure is the machine's, not a candidate's."""
     ran = run_own(command, cwd=workspace, timeout_s=BUILD_TIMEOUT_S)
     if ran.returncode != 0:

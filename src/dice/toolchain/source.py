@@ -23,6 +23,12 @@ class ExtensionSources:
     functions: tuple[str, ...] = ()
     defines: tuple[tuple[str, str], ...] = ()
     include_dirs: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    """(name, text) of the headers beside the sources of a `load`, which may include them."""
+    cuda_flags: tuple[str, ...] = ()
+    """`extra_cuda_cflags` without `-D`: they matter on a GPU only."""
+    stock_reason: str = ""
+    """Why only the stock path can build this (libraries to link, include paths); empty otherwise."""
 
     @classmethod
     def from_inline(
@@ -34,6 +40,8 @@ class ExtensionSources:
         *,
         defines: tuple[tuple[str, str], ...] = (),
         include_dirs: tuple[str, ...] = (),
+        cuda_flags: tuple[str, ...] = (),
+        stock_reason: str = "",
     ) -> "ExtensionSources":
         """From the arguments of `load_inline`: strings or lists of strings, functions also a dict."""
         names = (functions,) if isinstance(functions, str) else tuple(functions or ())
@@ -44,6 +52,8 @@ class ExtensionSources:
             functions=tuple(str(one) for one in names),
             defines=defines,
             include_dirs=include_dirs,
+            cuda_flags=cuda_flags,
+            stock_reason=stock_reason,
         )
 
 
@@ -62,7 +72,8 @@ class BuiltExtension:
     seconds: float
     """Wall time of this build, or of the cache look-up."""
     route: str
-    """"slim" (CPython bindings), "slim-split" (one translation unit per source) or "full" (pybind11)."""
+    """On the CPU: "slim" (CPython bindings), "slim-split" (one translation unit per source) or "full"
+    (pybind11). On a GPU: "split" (NVRTC), "split-nvcc" or "stock"."""
     check: bool
     cached: bool = False
     module_prefix: str = ""

@@ -69,23 +69,23 @@ def merged(extension: ParsedExtension, *, slim: bool) -> Unit:
     """One translation unit: the CUDA source, what cpp_sources adds to it, the bindings."""
     return Unit(
         name="extension",
-        text=_head(extension, slim)
-        + _marked(CUDA_FILE, _cuda_text(extension, slim=slim))
-        + _marked(CPP_FILE, _cpp_text(extension, slim=slim))
-        + _marked(BINDINGS_FILE, _slim_bindings(extension) if slim else _full_bindings(extension)),
+        text=head(extension, slim)
+        + marked(CUDA_FILE, _cuda_text(extension, slim=slim))
+        + marked(CPP_FILE, _cpp_text(extension, slim=slim))
+        + marked(BINDINGS_FILE, slim_bindings(extension) if slim else _full_bindings(extension)),
     )
 
 
 def split(extension: ParsedExtension) -> tuple[Unit, ...]:
     """Two translation units, as in the stock build; the module's own source has the bindings."""
     in_cuda = find_module(extension.cuda) is not None
-    bind = _marked(BINDINGS_FILE, _slim_bindings(extension))
-    head = _head(extension, True)
-    cuda = _marked(CUDA_FILE, _rewritten(extension.sources.cuda_sources, extension.cuda, slim=True))
-    cpp = _marked(CPP_FILE, _rewritten(extension.sources.cpp_sources, extension.cpp, slim=True))
+    bind = marked(BINDINGS_FILE, slim_bindings(extension))
+    top = head(extension, True)
+    cuda = marked(CUDA_FILE, _rewritten(extension.sources.cuda_sources, extension.cuda, slim=True))
+    cpp = marked(CPP_FILE, _rewritten(extension.sources.cpp_sources, extension.cpp, slim=True))
     return (
-        Unit(name="cuda", text=head + cuda + (bind if in_cuda else "")),
-        Unit(name="cpp", text=head + cpp + ("" if in_cuda else bind)),
+        Unit(name="cuda", text=top + cuda + (bind if in_cuda else "")),
+        Unit(name="cpp", text=top + cpp + ("" if in_cuda else bind)),
     )
 
 
@@ -109,9 +109,9 @@ def together(extensions: list[tuple[int, ParsedExtension]]) -> Unit:
         names = dict.fromkeys([*macro_names(one.cuda), *macro_names(one.cpp)])
         parts += [
             f"namespace {space} {{\n",
-            _marked(f"{index}/{CUDA_FILE}", _cuda_text(one, slim=True, all_includes=True)),
-            _marked(f"{index}/{CPP_FILE}", _cpp_text(one, slim=True, all_includes=True)),
-            _marked(f"{index}/{BINDINGS_FILE}", wrappers(one.bindings)),
+            marked(f"{index}/{CUDA_FILE}", _cuda_text(one, slim=True, all_includes=True)),
+            marked(f"{index}/{CPP_FILE}", _cpp_text(one, slim=True, all_includes=True)),
+            marked(f"{index}/{BINDINGS_FILE}", wrappers(one.bindings)),
             f"}}  // namespace {space}\n",
             *(f"#undef {name}\n" for name in names),
         ]
@@ -148,7 +148,7 @@ def _on_demand(*parsed: ParsedSource) -> dict[str, None]:
     return found
 
 
-def _head(one: ParsedExtension, slim: bool) -> str:
+def head(one: ParsedExtension, slim: bool) -> str:
     """What comes before the sources: on-demand headers and `-D` definitions."""
     lines = list(_on_demand(one.cuda, one.cpp)) if slim else []
     lines += [f"#define {name} {value}\n" for name, value in one.sources.defines]
@@ -193,14 +193,20 @@ def _rewritten(
     all_includes: bool = False,
 ) -> str:
     if slim:
-        module = find_module(source)
-        if module is not None:
-            drop = (*drop, (module.start, module.end))
-        provided = (
-            one for one in includes(source) if all_includes or _angled(one.path) in PROVIDED_HEADERS
-        )
-        drop = (*drop, *((one.start, one.end) for one in provided))
+        drop = (*drop, *provided_elsewhere(source, all_includes=all_includes))
     return rewrite(text, drop=drop).text
+
+
+def provided_elsewhere(
+    source: ParsedSource, *, all_includes: bool = False
+) -> tuple[tuple[int, int], ...]:
+    """Byte ranges that a slim build provides itself: the module definition and torch's headers."""
+    module = find_module(source)
+    found = () if module is None else ((module.start, module.end),)
+    provided = (
+        one for one in includes(source) if all_includes or _angled(one.path) in PROVIDED_HEADERS
+    )
+    return (*found, *((one.start, one.end) for one in provided))
 
 
 def _angled(path: str) -> str:
@@ -227,7 +233,7 @@ def _signature(function: Function) -> tuple[str, ...]:
     return (function.name, *(_NOT_TYPE.sub("", one.type) for one in function.parameters))
 
 
-def _slim_bindings(one: ParsedExtension) -> str:
+def slim_bindings(one: ParsedExtension) -> str:
     assert one.bindings is not None
     return wrappers(one.bindings) + "\n" + module_code([("", "", one.bindings)])
 
@@ -242,5 +248,5 @@ def _full_bindings(one: ParsedExtension) -> str:
     return f"PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{lines}}}\n"
 
 
-def _marked(file: str, text: str) -> str:
+def marked(file: str, text: str) -> str:
     return f'#line 1 "{file}"\n{text}\n'

@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "simt/context.h"
+#include <stdexcept>
 
 // Defined in runtime/torch_glue.cpp against torch's real header: no layout is assumed here.
 const at::Tensor* simt_tensor_of(PyObject* object);  // null when `object` is no tensor
