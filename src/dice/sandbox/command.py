@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from dice.errors import SandboxError
+from dice.sandbox import gpu as nvidia
 from dice.sandbox.confine import SYSTEM_READABLE
 from dice.sandbox.records import Access, ChildResult, Limits
 from dice.sandbox.zygote import clean_environment
@@ -30,13 +31,14 @@ def run(
     writable: Sequence[str] = (),
     executable: Sequence[str] = (),
     environment: dict[str, str] | None = None,
+    gpu: bool = False,
 ) -> ChildResult:
     """Run `argv` to its end or to a limit; never raises for what the command does.
 
     It reads the system's directories, `cwd`, `readable` and `writable`; it runs programs of the system's
     directories, of `argv[0]`'s and of `executable`; it writes in `writable`, `cwd`
     and a private temporary directory that is its home; it has no network and sees no environment of
-    the user's. All its processes end with it. Raises SandboxError when nothing could be started.
+    the user's. With `gpu` it may use the GPUs, and its address space is not limited. All its processes end with it. Raises SandboxError when nothing could be started.
     """
     limits = limits or Limits()
     home = tempfile.mkdtemp(prefix="dice-run-")
@@ -44,15 +46,22 @@ def run(
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     programs = [os.path.dirname(os.path.realpath(shutil.which(argv[0]) or argv[0]))]
     access = Access(
-        readable=(*SYSTEM_READABLE, "/proc", "/etc/alternatives", *readable),
+        readable=(
+            *(*SYSTEM_READABLE, "/proc", "/etc/alternatives", *readable),
+            *(nvidia.READABLE if gpu else ()),
+        ),
         executable=("/usr", "/bin", "/lib", "/lib64", *programs, *executable),
-        writable=("/dev/null", home, directory, *writable),
+        writable=(
+            *("/dev/null", home, directory, *writable),
+            *(nvidia.device_files() if gpu else ()),
+        ),
     )
     request = {
         "argv": list(argv),
         "package": package,
         "limits": asdict(limits),
         "access": asdict(access),
+        "gpu": gpu,
     }
     launcher = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
     started = time.monotonic()

@@ -11,6 +11,7 @@ import site
 import sys
 from dataclasses import dataclass
 
+from dice.sandbox import gpu as nvidia
 from dice.sandbox import landlock, seccomp, syscalls
 from dice.sandbox.records import Access, Limits
 
@@ -54,8 +55,13 @@ SYSTEM_READABLE = (
 )
 
 
-def set_limits(limits: Limits, *, base_memory_bytes: int = 0, processes: bool = False) -> None:
-    """Resource limits of the calling process. Raises OSError or ValueError."""
+def set_limits(
+    limits: Limits, *, base_memory_bytes: int = 0, processes: bool = False, gpu: bool = False
+) -> None:
+    """Resource limits of the calling process. Raises OSError or ValueError.
+
+    CUDA reserves address space by the terabyte, so with `gpu` only the watchdog limits memory.
+    """
 
     def cap(which: int, soft: int, hard: int | None = None) -> None:
         ceiling = resource.getrlimit(which)[1]
@@ -65,7 +71,8 @@ def set_limits(limits: Limits, *, base_memory_bytes: int = 0, processes: bool = 
         resource.setrlimit(which, (soft, hard))
 
     cap(resource.RLIMIT_CPU, limits.cpu_s, limits.cpu_s + 2)
-    cap(resource.RLIMIT_AS, base_memory_bytes + limits.memory_mib * _MIB)
+    if not gpu:
+        cap(resource.RLIMIT_AS, base_memory_bytes + limits.memory_mib * _MIB)
     cap(resource.RLIMIT_FSIZE, limits.file_size_mib * _MIB)
     cap(resource.RLIMIT_NOFILE, limits.open_files)
     cap(resource.RLIMIT_CORE, 0)
@@ -79,16 +86,24 @@ def address_space_bytes() -> int:
         return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def confine_worker(limits: Limits, access: Access) -> Confined:
+def confine_worker(limits: Limits, access: Access, *, gpu: bool = False) -> Confined:
     """Confine this forked worker for good. Raises OSError when even the plain limits fail."""
     active, missing = ["limits"], []
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, 9)
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     base_memory_bytes = address_space_bytes()
+    devices = nvidia.device_files() if gpu else ()
+    more = nvidia.READABLE if gpu else ()
     own = Access(
-        readable=(*SYSTEM_READABLE, *python_roots(), f"/proc/{os.getpid()}", *access.readable),
+        readable=(
+            *SYSTEM_READABLE,
+            *python_roots(),
+            f"/proc/{os.getpid()}",
+            *more,
+            *access.readable,
+        ),
         executable=access.executable,
-        writable=("/dev/null", *access.writable),
+        writable=("/dev/null", *devices, *access.writable),
     )
     try:
         landlock.restrict(own)
@@ -101,7 +116,7 @@ def confine_worker(limits: Limits, access: Access) -> Confined:
             active.append("capabilities")
         except OSError:
             missing.append("capabilities")
-    set_limits(limits, base_memory_bytes=base_memory_bytes)
+    set_limits(limits, base_memory_bytes=base_memory_bytes, gpu=gpu)
     listener = None
     try:
         listener = seccomp.install(notify=True)

@@ -53,7 +53,7 @@ def _command(request: dict[str, Any]) -> None:
         landlock.restrict(access)
     with contextlib.suppress(OSError):
         syscalls.drop_capabilities()
-    confine.set_limits(limits, processes=True)
+    confine.set_limits(limits, processes=True, gpu=bool(request["gpu"]))
     with contextlib.suppress(OSError):
         seccomp.install(notify=False, worker=False)
     argv = [str(word) for word in request["argv"]]

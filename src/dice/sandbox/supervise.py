@@ -14,6 +14,7 @@ import socket
 import time
 
 from dice.errors import SandboxError
+from dice.sandbox import gpu as nvidia
 from dice.sandbox import seccomp, wire
 from dice.sandbox.records import ChildResult, Incident, Limits
 
@@ -34,6 +35,7 @@ class Child:
         directory: str,
         limits: Limits,
         private: tuple[str, ...] = (),
+        gpu: bool = False,
     ) -> None:
         self.directory = directory
         self.active: tuple[str, ...] = ()
@@ -43,6 +45,7 @@ class Child:
         self._out, self._err = out, err
         self._limits = limits
         self._private = private
+        self._gpu = gpu
         self._decoder = wire.Decoder()
         self._incidents: list[Incident] = []
         self._listener: int | None = None
@@ -222,6 +225,8 @@ class Child:
             return None
         if path.startswith(own + "task/") and path.endswith("/comm"):
             return None  # the C library naming a thread; Landlock refuses it all the same
+        if self._gpu and nvidia.is_device(path):
+            return None
         if writes:
             return Incident(kind="write_outside", detail=path)
         pieces = path.split("/")
@@ -246,6 +251,8 @@ class Child:
             self._kill("disk")
 
     def _memory_mib(self) -> float:
+        if self._gpu:
+            return _private_mib(self._pid)
         try:
             with open(f"/proc/{self._pid}/statm") as file:
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / _MIB
@@ -296,6 +303,16 @@ class Child:
             stderr=bytes(self._streams[self._err]).decode(errors="replace"),
             incidents=self.incidents,
         )
+
+
+def _private_mib(pid: int | None) -> float:
+    """Memory of a process's own: CUDA maps much that is none."""
+    total = 0
+    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/status") as file:
+        for line in file:
+            if line.startswith(("RssAnon:", "RssShmem:")):
+                total += int(line.split()[1])
+    return total / 1024
 
 
 def _directory_mib(directory: str) -> float:

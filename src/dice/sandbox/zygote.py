@@ -105,11 +105,13 @@ class Zygote:
         readable: tuple[str, ...] = (),
         writable: tuple[str, ...] = (),
         private: tuple[str, ...] = (),
+        gpu: int | None = None,
     ) -> Child:
         """Fork a child that runs `entry` ("module:function", called with a `wire.Channel`).
 
         It may write in its own new directory and `writable`; reading under `private` is recorded as
-        an attempt. Raises SandboxError.
+        an attempt. With `gpu` it may use that GPU, and its memory is limited by the watchdog alone.
+        Raises SandboxError.
         """
         directory = os.path.realpath(tempfile.mkdtemp(dir=self.root, prefix="child-"))
         ours, theirs = socket.socketpair()
@@ -122,6 +124,7 @@ class Zygote:
             "limits": asdict(limits),
             "readable": readable,
             "writable": writable,
+            "gpu": gpu,
         }
         passed = [theirs.fileno(), out_write, err_write, report_write]
         try:
@@ -145,6 +148,7 @@ class Zygote:
             directory=directory,
             limits=limits,
             private=private,
+            gpu=gpu is not None,
         )
 
     def close(self) -> None:

@@ -125,7 +125,10 @@ def _child(request: wire.Message, channel: int, out: int, err: int) -> int:
     sock = socket.socket(fileno=keep)
     limits = Limits(**request["limits"])
     access = Access(readable=tuple(request["readable"]), writable=(directory, *request["writable"]))
-    confined = confine.confine_worker(limits, access)
+    gpu = request.get("gpu")
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)
+    confined = confine.confine_worker(limits, access, gpu=gpu is not None)
     hello = {"active": confined.active, "missing": confined.missing}
     listener = [] if confined.listener is None else [confined.listener]
     wire.send_with_descriptors(sock, hello, listener)

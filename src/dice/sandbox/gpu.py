@@ -1,0 +1,33 @@
+"""What a confined process needs of the machine to use an NVIDIA GPU: device files and descriptions."""
+
+import glob
+
+READABLE = (
+    "/proc/driver/nvidia",
+    "/proc/devices",
+    "/proc/sys/vm",
+    "/proc/sys/kernel",
+    "/proc/self",
+    "/proc/modules",
+    "/proc/filesystems",
+    "/sys/bus",
+    "/sys/class",
+    "/sys/devices",
+    "/sys/module",
+    "/usr/local/nvidia",
+    "/etc/nvidia",
+    "/etc/OpenCL",
+    "/opt/nvidia",
+    "/usr/local/cuda",
+)
+DEVICE_PREFIX = "/dev/nvidia"
+
+
+def device_files() -> tuple[str, ...]:
+    """The GPU's device files, which CUDA opens for writing and controls by ioctl."""
+    return tuple(sorted(glob.glob(f"{DEVICE_PREFIX}*")))
+
+
+def is_device(path: str) -> bool:
+    """Whether CUDA may open this path for writing."""
+    return path.startswith(DEVICE_PREFIX) and ".." not in path
