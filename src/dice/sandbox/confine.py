@@ -103,7 +103,13 @@ def confine_worker(limits: Limits, access: Access, *, gpu: bool = False) -> Conf
             *access.readable,
         ),
         executable=access.executable,
-        writable=("/dev/null", *devices, *access.writable),
+        # CUDA names its threads, and does not start where it cannot
+        writable=(
+            "/dev/null",
+            *devices,
+            *([f"/proc/{os.getpid()}/task"] if gpu else ()),
+            *access.writable,
+        ),
     )
     try:
         landlock.restrict(own)
@@ -119,11 +125,11 @@ def confine_worker(limits: Limits, access: Access, *, gpu: bool = False) -> Conf
     set_limits(limits, base_memory_bytes=base_memory_bytes, gpu=gpu)
     listener = None
     try:
-        listener = seccomp.install(notify=True)
+        listener = seccomp.install(notify=True, gpu=gpu)
         active += ["seccomp", "seccomp_record"]
     except OSError:
         try:
-            seccomp.install(notify=False)
+            seccomp.install(notify=False, gpu=gpu)
             active.append("seccomp")
             missing.append("seccomp_record")
         except OSError:

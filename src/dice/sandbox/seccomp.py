@@ -105,7 +105,12 @@ def _return(value: int) -> bytes:
     return _instruction(0x06, 0, 0, value)
 
 
-def _program(*, notify: bool, worker: bool) -> bytes:
+_GPU_SILENT: dict[int, int] = {42: errno.ECONNREFUSED, 49: errno.EACCES}
+"""connect and bind, where CUDA must be given a local socket that it does nothing with."""
+_SOCKET, _AF_UNIX = 41, 1
+
+
+def _program(*, notify: bool, worker: bool, gpu: bool) -> bytes:
     recorded = _NOTIFY if notify else _ERRNO | errno.EPERM
     out = [
         _load(4),
@@ -128,7 +133,7 @@ def _program(*, notify: bool, worker: bool) -> bytes:
             _return(recorded),
         ]
 
-    for number, error in _SILENT.items():
+    for number, error in (_SILENT | (_GPU_SILENT if gpu else {})).items():
         if worker or number not in (200, 435):
             rule(number, [_return(_ERRNO | error)])
     for number, (kind, _) in _REFUSED.items():
@@ -137,6 +142,9 @@ def _program(*, notify: bool, worker: bool) -> bytes:
         if number == 56:
             thread = [_load(16), _instruction(0x45, 0, 1, _CLONE_THREAD), _return(_ALLOW)]
             rule(number, [*thread, _return(recorded)])
+        elif number == _SOCKET and gpu:
+            local = [_load(16), _instruction(0x15, 0, 1, _AF_UNIX), _return(_ALLOW)]
+            rule(number, [*local, _return(recorded)])
         elif number in (62, 234):
             rule(number, unless_own_pid())
         else:
@@ -150,12 +158,14 @@ def _program(*, notify: bool, worker: bool) -> bytes:
     return b"".join(out)
 
 
-def install(*, notify: bool, worker: bool = True) -> int | None:
+def install(*, notify: bool, worker: bool = True, gpu: bool = False) -> int | None:
     """Filter the calling process from here on. Returns the listener for the supervisor when `notify`.
+
+    CUDA makes a local socket while it starts, so with `gpu` that succeeds; connecting it does not.
 
     Set PR_SET_NO_NEW_PRIVS first and start no thread before. Raises OSError.
     """
-    program = _program(notify=notify, worker=worker)
+    program = _program(notify=notify, worker=worker, gpu=gpu)
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("<HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
     flags = 1 << 3 if notify else 0

@@ -18,7 +18,7 @@ from dice.errors import BuildFailure
 from dice.toolchain.cache import Cache, cache_root, digest
 from dice.toolchain.compiler import candidate_messages, failure, run_hostile
 from dice.toolchain.cuda import elf, layout
-from dice.toolchain.cuda.device import DOUBTFUL, DeviceBuild, compile_device
+from dice.toolchain.cuda.device import DOUBTFUL, HALVES, DeviceBuild, compile_device
 from dice.toolchain.cuda.flags import DeviceFlags, device_flags
 from dice.toolchain.cuda.link import stub_text
 from dice.toolchain.cuda.options import CudaOptions
@@ -132,7 +132,10 @@ def _halves(sources: ExtensionSources) -> _Halves:
 def _host_text(extension: ParsedExtension, split: Split) -> str:
     cpp = extension.cpp
     drop = (*repeated_declarations(cpp, extension.cuda), *provided_elsewhere(cpp))
-    libraries = '#include "dice_blas.h"\n' if _LIBRARIES.search(_text(extension)) else ""
+    text = _text(extension)
+    libraries = '#include "dice_blas.h"\n' if _LIBRARIES.search(text) else ""
+    if HALVES.search(text):
+        libraries += "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
     return (
         libraries
         + head(extension, True)
@@ -211,7 +214,7 @@ def _compile(
         ]
         device = compile_device(split.device, wanted, cubin, sources, halves.flags, options)
         _settle(device)
-    available = set(elf.defined_symbols(cubin))
+    available = set(elf.defined_symbols(cubin, local=True))
     lost = [one for one in kernels if one not in available]
     if lost:
         raise CannotSplit(f"the device code has no kernel {declared[lost[0]]}")

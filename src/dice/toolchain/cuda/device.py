@@ -21,7 +21,7 @@ _NO_HALF = (
     "__CUDA_NO_HALF2_OPERATORS__",
 )
 """What torch.utils.cpp_extension defines for nvcc."""
-_HALVES = re.compile(
+HALVES = re.compile(
     r"\b(?:__half2?|half2?|__nv_bfloat162?|nv_bfloat162?|__float2half\w*|__half2float)\b"
 )
 _TORCH_HALVES = re.compile(r"\b(?:c10|at|torch)::(?:Half|BFloat16)\b")
@@ -100,7 +100,7 @@ def _nvrtc(
     options: CudaOptions,
 ) -> Ran:
     source = cubin.with_name("device_nvrtc.cu")
-    halves = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" if _HALVES.search(text) else ""
+    halves = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" if HALVES.search(text) else ""
     source.write_text(f'{halves}#line 1 "{CUDA_FILE}"\n{text}')
     command: list[str | Path] = [
         sys.executable,

@@ -10,8 +10,10 @@ _SYMTAB = 2
 _FUNCTION, _OBJECT = 2, 1
 
 
-def defined_symbols(path: Path) -> list[str]:
-    """Names of the functions and variables that a 64-bit object file or cubin defines globally.
+def defined_symbols(path: Path, *, local: bool = False) -> list[str]:
+    """Names of the functions and variables that a 64-bit object file or cubin defines.
+
+    Global ones; with `local` all (a cubin's variables are local, and found by name all the same).
 
     Raises ValueError for a file that is none.
     """
@@ -31,7 +33,7 @@ def defined_symbols(path: Path) -> list[str]:
         offset, length, strings = header[4], header[5], headers[header[6]][4]
         for at in range(offset, offset + length, 24):
             name, info, _, section = struct.unpack_from("<IBBH", data, at)
-            if section and info >> 4 and info & 15 in (_FUNCTION, _OBJECT):
+            if section and (local or info >> 4) and info & 15 in (_FUNCTION, _OBJECT):
                 end = data.index(b"\0", strings + name)
                 names.append(data[strings + name : end].decode(errors="replace"))
     return names

@@ -20,6 +20,15 @@ TORCH_CUDA_CPP_API cublasLtHandle_t getCurrentCUDABlasLtHandle();
 TORCH_CUDA_CPP_API cusparseHandle_t getCurrentCUDASparseHandle();
 }  // namespace at::cuda
 
+#if __has_include(<cudnn.h>)
+#include <cudnn.h>
+#define AT_CUDNN_CHECK(EXPR, ...)                                                      \
+  do {                                                                                 \
+    cudnnStatus_t dice_status = (EXPR);                                                \
+    TORCH_CHECK(dice_status == CUDNN_STATUS_SUCCESS, "cuDNN error: ", cudnnGetErrorString(dice_status)); \
+  } while (0)
+#endif
+
 #define TORCH_CUDABLAS_CHECK(EXPR)                                            \
   do {                                                                        \
     cublasStatus_t dice_status = (EXPR);                                      \

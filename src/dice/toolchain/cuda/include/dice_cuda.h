@@ -9,8 +9,6 @@
 #include <Python.h>
 
 #include <cuda_runtime.h>
-#include <cuda_fp16.h>
-#include <cuda_bf16.h>
 
 #include <ATen/Dispatch.h>
 #include <ATen/Functions.h>
