@@ -105,6 +105,9 @@ class Verdict:
     "not_available"; on the CPU backend nvcc only compiles."""
     build_s: float | None = None
     run_s: float | None = None
+    attribution: str | None = None
+    """Who made a right output: "custom" (kernels alone), "mixed" (kernels and PyTorch), "library" (PyTorch
+    or a library, called from C++), "pytorch" (called from Python); None when there is none."""
 
     @property
     def correct(self) -> bool:

@@ -22,7 +22,7 @@ class InputSet:
     variations: tuple[str, ...]
 
 
-def plan(code: str, seed: int, count: int) -> tuple[InputSet, ...]:
+def plan(code: str, seed: int | None, count: int) -> tuple[InputSet, ...]:
     """`count` input sets: two of the problem's own, then each kind of variation in turn."""
     kinds: list[tuple[str, ...]] = [
         ("plain",),
@@ -37,7 +37,7 @@ def plan(code: str, seed: int, count: int) -> tuple[InputSet, ...]:
     )
 
 
-def derive_seed(code: str, seed: int, index: int) -> int:
+def derive_seed(code: str, seed: int | None, index: int) -> int:
     digest = hashlib.sha256(f"{seed}:{index}:{code}".encode()).digest()
     return int.from_bytes(digest[:6], "little")
 

@@ -3,18 +3,21 @@
 import shutil
 import tempfile
 import weakref
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dice.errors import ProblemError
 from dice.sandbox import Incident, Zygote
 from dice.types import Evidence, Problem
 from dice.verify import trees
+from dice.verify.correctness import Comparison, compare
 from dice.verify.lint import Outputs, lint
 from dice.verify.policy import Policy
 from dice.verify.trees import Tree
 
 ENTRY = "dice.verify.reference_child:main"
+OTHER = "other"
+"""The call with the first inputs under other weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,37 +41,65 @@ class PreparedProblem:
     """What was shrunk ("N 4096 -> 256")."""
     notes: tuple[str, ...]
     cases: tuple[InputCase, ...]
-    other_weights: InputCase | None
-    """The first inputs again under other weights (`state_other`), for problems with weights."""
+    other_case: InputCase | None
+    """The first inputs again under other weights (`state_other.bin`), for problems with weights."""
     findings: tuple[Evidence, ...]
     """Why the problem is no test; empty for a good one."""
-    init: Path
-    state: Path
-    state_other: Path
+    policy: Policy
+    """Compared by; its seed is the one that was used."""
     seconds: float
     """PyTorch's time for one call at the sizes used, on this CPU."""
     directory: Path
+    """Holds init.bin, state.bin, state_other.bin and one input file a call."""
     incidents: tuple[Incident, ...] = field(default=())
 
     @property
     def reduced(self) -> bool:
         return bool(self.changes)
 
+    @property
+    def calls(self) -> int:
+        return len(self.cases)
+
+    @property
+    def other_weights(self) -> bool:
+        return self.other_case is not None
+
+    def case(self, index: int | str) -> InputCase:
+        """One call; "other" is the one under other weights."""
+        if index == OTHER:
+            assert self.other_case is not None
+            return self.other_case
+        return self.cases[int(index)]
+
+    def variation(self, index: int | str) -> str:
+        return self.case(index).variation
+
+    def write_input(self, index: int | str, path: Path) -> None:
+        """Write the inputs of one call to `path`."""
+        shutil.copyfile(self.case(index).path, path)
+
+    def compare(self, index: int | str, output: Path) -> Comparison:
+        """Compare an output file with the reference of one call."""
+        try:
+            value = trees.load(str(output))
+        except (OSError, ValueError) as error:
+            message = f"wrote no readable output: {error}"
+            return Comparison(ok=False, reason="no_output", message=message)
+        case = self.case(index)
+        return compare(value, case.reference, case.oracle, self.policy)
+
 
 def prepare(problem: Problem, zygote: Zygote, policy: Policy) -> PreparedProblem:
     """Run the problem's own code in its own confined process.
 
     Raises ProblemError, with a message for the problem's author, for whatever does not work;
-    SandboxError for a broken machine.
+    SandboxError for a broken machine. Without a seed in the policy a secret one is drawn.
     """
+    policy = policy.seeded()
     where = problem.path or problem.name
     with zygote.spawn(ENTRY, limits=policy.reference_limits) as child:
-        settings = {
-            name: value
-            for name, value in asdict(policy).items()
-            if name not in ("limits", "reference_limits")
-        }
-        child.send({"code": problem.code, "policy": settings})
+        child.send({"code": problem.code, "policy": policy.settings()})
         try:
             report = child.receive(policy.reference_limits.wall_s)
         except ValueError:
@@ -147,11 +178,9 @@ def _assemble(
         changes=changes,
         notes=tuple(notes),
         cases=cases,
-        other_weights=None if report["stateful"] else other,
+        other_case=None if report["stateful"] else other,
         findings=findings,
-        init=directory / "init.bin",
-        state=directory / "state.bin",
-        state_other=directory / "state_other.bin",
+        policy=policy,
         seconds=float(report["seconds"]),  # type: ignore[arg-type]
         directory=directory,
         incidents=incidents,

@@ -12,6 +12,7 @@ from typing import Any
 from dice.sandbox import ChildResult, Incident
 from dice.toolchain.source import ExtensionSources
 from dice.types import Evidence, VerdictKind
+from dice.verify.correctness import Comparison
 
 _KIND_OF_EVIDENCE: dict[VerdictKind, tuple[str, ...]] = {
     VerdictKind.HACK: (
@@ -32,7 +33,10 @@ _KIND_OF_EVIDENCE: dict[VerdictKind, tuple[str, ...]] = {
         *("wrong_output", "mutated_input", "changed_earlier_output", "reused_output"),
         *("unmatched_weights",),
     ),
-    VerdictKind.NO_CUSTOM_KERNEL: ("no_kernel_launched",),
+    VerdictKind.NO_CUSTOM_KERNEL: (
+        *("no_kernel_launched", "decoy_kernel", "decoy_copy", "fallback", "library_call"),
+        *("mixed_with_pytorch",),
+    ),
 }
 """In order of precedence: the first kind with evidence is the ruling."""
 
@@ -122,6 +126,34 @@ def from_call(report: dict[str, Any], index: int, variation: str) -> list[Eviden
         message = f"{where} returned the memory of an earlier, still used output"
         out.append(Evidence(kind="reused_output", message=message))
     return out
+
+
+def operators(reports: Iterable[dict[str, Any]]) -> set[str]:
+    """Names of the operators that PyTorch ran, from the worker's reports."""
+    found = set()
+    for report in reports:
+        names = report.get("operators")
+        if isinstance(names, list):
+            found |= {str(name)[:80] for name in names[:200]}
+    return found
+
+
+def from_comparison(comparison: Comparison, variation: str) -> list[Evidence]:
+    """What is wrong with one output."""
+    if comparison.ok:
+        return []
+    if comparison.reason == "no_output":
+        return [Evidence(kind="no_output", message=comparison.message)]
+    message = comparison.message
+    if variation != "plain":
+        message += f" (inputs: {variation})"
+    details: dict[str, object] = {
+        "reason": comparison.reason,
+        "max_error": comparison.max_error,
+        "tolerance": comparison.tolerance,
+        "mismatched": comparison.mismatched,
+    }
+    return [Evidence(kind="wrong_output", message=message, details=details)]
 
 
 def from_failure(report: dict[str, Any]) -> Evidence:

@@ -5,11 +5,12 @@ and earlier calls; never the reference, an expected output, a later input or the
 is used against the candidate, not for it, with one exception: the count of launches.
 """
 
+import contextlib
 import hashlib
 import traceback
 import types
 import warnings
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import torch
 
@@ -19,6 +20,7 @@ from dice.toolchain import intercept
 from dice.toolchain.simt import runtime as simt_runtime
 from dice.toolchain.source import BuildOptions, BuiltExtension, ExtensionSources
 from dice.verify import trees
+from dice.verify.optrace import OpTrace
 
 CANDIDATE_FILE = "candidate.py"
 
@@ -27,6 +29,17 @@ _no_grad = torch.no_grad
 _hash = hashlib.blake2b
 _map, _save, _load, _tensors = trees.map_tensors, trees.save, trees.load, trees.tensors
 _uint8 = torch.uint8
+_trace, _nothing = OpTrace, contextlib.nullcontext
+
+
+class Conversation(Protocol):
+    """The worker's end of the channel to the judge."""
+
+    def send(self, message: Message) -> None:
+        """Send one message."""
+
+    def receive(self) -> Message | None:
+        """The next message; None once the judge has gone."""
 
 
 class _Stop(Exception):
@@ -39,12 +52,17 @@ class _Stop(Exception):
 
 def main(channel: Channel) -> int:
     """Entry of the process: a candidate, then calls until the judge is satisfied."""
+    return serve(channel, Worker)
+
+
+def serve(channel: Conversation, worker_class: "type[Worker]") -> int:
+    """Construct one candidate in this process and answer the judge's requests about it."""
     job = channel.receive()
     if job is None:
         return 1
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    worker = _Worker(channel, job)
+    worker = worker_class(channel, job)
     try:
         channel.send(worker.construct())
         while (request := channel.receive()) is not None:
@@ -55,20 +73,82 @@ def main(channel: Channel) -> int:
     return 0
 
 
-class _Worker:
-    """State of one candidate between calls."""
+class Worker:
+    """State of one candidate between calls; on the CPU's emulator. Subclasses replace the backend."""
 
-    def __init__(self, channel: Channel, job: Message) -> None:
+    kept_bytes = 1 << 30
+    """Of PyTorch's results that are kept while kernels are switched off."""
+
+    def __init__(self, channel: Conversation, job: Message) -> None:
         self._channel, self._job = channel, job
         self._nonce = job["nonce"]
+        self._check = bool(job.get("check"))
+        self._trace = not job.get("timing")
         self._earlier: list[tuple[int, list[torch.Tensor], list[str]]] = []
-        self._options = BuildOptions(check=job["check"])
-        self._runtime = simt_runtime.Runtime(job["runtime"])
-        self._runtime.set_check(job["check"])
-        self._runtime.set_threads(job["threads"])
-        if job["step_limit"]:
-            self._runtime.set_step_limit(job["step_limit"])
-        intercept.install(self._options, build=self._ask_for_build)
+        self.open_backend()
+
+    # -- the backend -----------------------------------------------------------------------------
+
+    def open_backend(self) -> None:
+        """Make kernels runnable in this process, before the candidate is imported."""
+        self._runtime = simt_runtime.Runtime(self._job["runtime"])
+        self._runtime.set_check(self._check)
+        self._runtime.set_threads(self._job["threads"])
+        self._runtime.set_skip_launches(bool(self._job.get("skip_launches")))
+        if self._job["step_limit"]:
+            self._runtime.set_step_limit(self._job["step_limit"])
+        intercept.install(BuildOptions(check=self._check), build=self._ask_for_build)
+
+    def launch_count(self) -> int:
+        """Kernel launches since the process started."""
+        return self._runtime.launch_count()
+
+    def load_inputs(self, path: str) -> Any:
+        """The arguments of one call, on the backend's device, with the strides they were made with."""
+        return trees.with_strides(_load(path), path)
+
+    def before_call(self, seed: int) -> None:
+        """Right before the candidate's forward."""
+        self._runtime.clear()
+        torch.manual_seed(seed)
+
+    def after_call(self) -> None:
+        """Right after it: wait for whatever it left running."""
+
+    def place(self, model: torch.nn.Module) -> torch.nn.Module:
+        """The model on the backend's device."""
+        return model
+
+    def remember(self, inputs: Any) -> Any:
+        """What tells later whether the inputs changed."""
+        return [self.digest(tensor) for tensor in _tensors(inputs)]
+
+    def unchanged(self, inputs: Any, remembered: Any) -> bool:
+        """Whether the inputs are what they were."""
+        return bool(self.remember(inputs) == remembered)
+
+    def digest(self, tensor: torch.Tensor) -> str:
+        """Changes when a value of the tensor does."""
+        flat = tensor.detach().contiguous().reshape(-1)
+        if not flat.numel():
+            return ""
+        return _hash(flat.view(_uint8).numpy().data, digest_size=16).hexdigest()
+
+    def diagnostics(self) -> list[Message]:
+        """Faults that the backend saw during the last call."""
+        return [
+            {
+                "kind": one.kind,
+                "message": one.message,
+                "kernel": one.kernel,
+                "thread_block": list(one.thread_block or ()),
+                "thread": list(one.thread or ()),
+                "array": one.array,
+            }
+            for one in self._runtime.diagnostics()
+        ]
+
+    # -- one candidate ---------------------------------------------------------------------------
 
     def _ask_for_build(self, sources: ExtensionSources) -> BuiltExtension:
         """Have the judge's side build this; raises BuildFailure with the compiler's messages."""
@@ -92,7 +172,7 @@ class _Worker:
             path=answer["path"],
             seconds=answer["seconds"],
             route=answer["route"],
-            check=self._options.check,
+            check=self._check,
             module_prefix=answer["module_prefix"],
         )
 
@@ -107,7 +187,7 @@ class _Worker:
         init = _load("init.bin")
         torch.manual_seed(job["construction_seed"])
         try:
-            self._model = model_class(*init)
+            self._model = self.place(model_class(*init))
         except BaseException as error:
             self._fail("construct", error)
         return {**self._report("ready", "", ""), **self._load_state("state.bin")}
@@ -143,7 +223,7 @@ class _Worker:
         differing = []
         for name in unmatched:
             value = reference[name]
-            twins = [key for key, other in free.items() if _same(other, value)]
+            twins = [key for key, other in free.items() if self._same(other, value)]
             if twins:
                 free.pop(twins[0])
             else:
@@ -154,32 +234,36 @@ class _Worker:
         if request["do"] == "state":
             return {**self._report("state", "", ""), **self._load_state(request["path"])}
         index, path = request["index"], request["input"]
-        inputs = trees.with_strides(_load(path), path)
-        before = [_digest(tensor) for tensor in _tensors(inputs)]
-        self._runtime.clear()
-        launches = self._runtime.launch_count()
-        torch.manual_seed(request["seed"])
+        inputs = self.load_inputs(path)
+        before = self.remember(inputs)
+        launches = self.launch_count()
+        self.before_call(request["seed"])
+        trace = _trace(self.kept_bytes if self._job.get("skip_launches") else 0)
         try:
-            with _no_grad():
+            with _no_grad(), trace if self._trace else _nothing():
                 output = self._model(*inputs)
+            self.after_call()
         except BaseException as error:
             self._fail("call", error)
         report = self._report("called", "", "")
         report["index"] = index
-        report["launches"] = self._runtime.launch_count() - launches
+        report["launches"] = self.launch_count() - launches
         report["diagnostics"] = self.diagnostics()
-        mutated = [_digest(tensor) for tensor in _tensors(inputs)] != before
-        report["mutated"] = mutated
+        report["operators"] = sorted(trace.ops)
+        report["mutated"] = not self.unchanged(inputs, before)
         storages = {tensor.untyped_storage().data_ptr() for tensor in _tensors(inputs)}
         outputs = _tensors(output)
         report["returns_input"] = any(
             tensor.untyped_storage().data_ptr() in storages for tensor in _plain(outputs)
         )
         _save(output, request["output"])
+        if self._job.get("skip_launches"):
+            for k, guess in enumerate(trace.guesses(output)):
+                _save(guess, f"made_{index}_{k}.bin")
         report["changed_earlier"] = [
-            earlier for earlier, kept, digests in self._earlier if _digests(kept) != digests
+            earlier for earlier, kept, digests in self._earlier if self._digests(kept) != digests
         ]
-        self._earlier.append((index, outputs, _digests(outputs)))
+        self._earlier.append((index, outputs, self._digests(outputs)))
         report["earlier_storage"] = self._reused_storage()
         return report
 
@@ -193,18 +277,16 @@ class _Worker:
             for tensor in _plain(kept)
         )
 
-    def diagnostics(self) -> list[Message]:
-        return [
-            {
-                "kind": one.kind,
-                "message": one.message,
-                "kernel": one.kernel,
-                "thread_block": list(one.thread_block or ()),
-                "thread": list(one.thread or ()),
-                "array": one.array,
-            }
-            for one in self._runtime.diagnostics()
-        ]
+    def _digests(self, values: list[torch.Tensor]) -> list[str]:
+        return [self.digest(value) for value in _plain(values)]
+
+    def _same(self, own: Any, value: torch.Tensor) -> bool:
+        return (
+            isinstance(own, torch.Tensor)
+            and own.shape == value.shape
+            and own.dtype == value.dtype
+            and self.digest(own) == self.digest(value)
+        )
 
     def _report(self, stage: str, problem: str, message: str) -> Message:
         return {"stage": stage, "problem": problem, "message": message, "nonce": self._nonce}
@@ -228,26 +310,6 @@ class _Worker:
 
 def _plain(values: list[torch.Tensor]) -> list[torch.Tensor]:
     return [value for value in values if type(value) is torch.Tensor]
-
-
-def _digest(tensor: torch.Tensor) -> str:
-    flat = tensor.detach().contiguous().reshape(-1)
-    if not flat.numel():
-        return ""
-    return _hash(flat.view(_uint8).numpy().data, digest_size=16).hexdigest()
-
-
-def _digests(values: list[torch.Tensor]) -> list[str]:
-    return [_digest(value) for value in _plain(values)]
-
-
-def _same(own: Any, value: torch.Tensor) -> bool:
-    return (
-        isinstance(own, torch.Tensor)
-        and own.shape == value.shape
-        and own.dtype == value.dtype
-        and _digest(own) == _digest(value)
-    )
 
 
 def _describe(error: BaseException) -> str:

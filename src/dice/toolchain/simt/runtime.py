@@ -59,6 +59,10 @@ class Runtime:
         """OS threads that a launch may use."""
         self._library.simt_set_threads(count)
 
+    def set_skip_launches(self, on: bool) -> None:
+        """Have every launch do nothing: what is right all the same was not made by kernels."""
+        self._library.simt_set_skip_launches(int(on))
+
     def set_step_limit(self, steps: int) -> None:
         """Abort a launch after so many barriers, warp operations and checked accesses per thread block;
         0 is no limit."""
