@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from dice.types import Evidence
 from dice.verify import rules
 from dice.verify.optrace import FREE
@@ -26,7 +28,6 @@ _BLAS = re.compile(
     rb"\0(cblas_\w+|[sdcz](?:gemm|gemv|dot|axpy|scal|syrk|trsm)_|(?:cublas|cudnn|cusparse|cufft|mkl|dnnl)"
     rb"[A-Za-z]\w+)(?=\0)"
 )
-_OVERLOAD = re.compile(r"^(.*?)(?:_[A-Z]\w*)?$")
 _SERVICE = ("Create", "Destroy", "SetStream", "GetErrorString", "GetStatusString", "SetMathMode")
 
 
@@ -106,10 +107,9 @@ def library_calls(path: Path) -> set[str]:
         return set()
     found: set[str] = set()
     for name in _ATEN.findall(data) + _INNER.findall(data):
-        match = _OVERLOAD.match(name.decode())
-        base = match[1] if match else name.decode()
-        if base not in FREE and not _is_view(base):
-            found.add(f"at::{base}")
+        operator = _operator(name.decode())
+        if operator not in FREE and not _is_view(operator):
+            found.add(f"at::{operator}")
     for name in _BLAS.findall(data):
         text = name.decode()
         if not any(word in text for word in _SERVICE):
@@ -117,13 +117,24 @@ def library_calls(path: Path) -> set[str]:
     return found
 
 
-def _is_view(base: str) -> bool:
-    import torch
+def _operator(symbol: str) -> str:
+    """The operator in a symbol that may end with its overload: `empty` of `empty_memory_format`."""
+    for at, character in enumerate(symbol):
+        base, overload = symbol[:at], symbol[at + 1 :]
+        if character == "_" and overload in _overloads(base):
+            return base
+    return symbol
 
-    packet = getattr(torch.ops.aten, base, None)
-    if packet is None:
-        return False
-    return all(getattr(packet, name).is_view for name in packet.overloads())
+
+def _overloads(operator: str) -> list[str]:
+    packet = getattr(torch.ops.aten, operator, None) if operator else None
+    return [] if packet is None else list(packet.overloads())
+
+
+def _is_view(operator: str) -> bool:
+    names = _overloads(operator)
+    packet = getattr(torch.ops.aten, operator, None)
+    return bool(names) and all(getattr(packet, name).is_view for name in names)
 
 
 def _list(names: Iterable[str]) -> str:
