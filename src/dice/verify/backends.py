@@ -1,0 +1,62 @@
+"""Which backend rules, and how its judge is opened. Imports torch only when a judge is opened."""
+
+import glob
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from dice.errors import UserError
+from dice.types import Candidate, Problem, Verdict
+from dice.verify.policy import Policy
+
+BACKENDS = ("auto", "simt", "cuda")
+
+
+class Judging(Protocol):
+    """What every judge does: `Judge` on the CPU, `GpuJudge` on a GPU."""
+
+    def prepare(self, problem: Problem) -> Any:
+        """Sizes, inputs and reference outputs of a problem. Raises ProblemError."""
+
+    def judge(self, prepared: Any, candidate: Candidate) -> Verdict:
+        """Rule on one candidate."""
+
+    def close(self) -> None:
+        """End every process."""
+
+
+def gpus() -> tuple[str, ...]:
+    """Indices of this machine's NVIDIA GPUs, from the driver's device files; CUDA is not initialised."""
+    names = (path.removeprefix("/dev/nvidia") for path in glob.glob("/dev/nvidia[0-9]*"))
+    return tuple(sorted((name for name in names if name.isdigit()), key=int))
+
+
+def choose(backend: str) -> str:
+    """ "simt" or "cuda"; "auto" takes the GPU where there is one. Raises UserError."""
+    if backend not in BACKENDS:
+        raise UserError(f"backend {backend!r} is none of {', '.join(BACKENDS)}")
+    if backend == "cuda" and not gpus():
+        raise UserError(
+            "backend cuda: this machine has no NVIDIA GPU; use simt (see `dice doctor`)"
+        )
+    if backend == "auto":
+        return "cuda" if gpus() else "simt"
+    return backend
+
+
+def open_judge(
+    policy: Policy | None = None,
+    *,
+    backend: str = "auto",
+    on_progress: Callable[[str], None] | None = None,
+) -> Judging:
+    """A judge of the named backend.
+
+    Raises UserError, ToolchainError or SandboxError for a machine that cannot run it.
+    """
+    if choose(backend) == "cuda":
+        from dice.verify.gpu_judge import GpuJudge
+
+        return GpuJudge(policy, on_progress=on_progress)
+    from dice.verify.judge import Judge
+
+    return Judge(policy, on_progress=on_progress)
