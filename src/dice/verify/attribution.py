@@ -28,6 +28,12 @@ _BLAS = re.compile(
     rb"\0(cblas_\w+|[sdcz](?:gemm|gemv|dot|axpy|scal|syrk|trsm)_|(?:cublas|cudnn|cusparse|cufft|mkl|dnnl)"
     rb"[A-Za-z]\w+)(?=\0)"
 )
+_CONTROLS = re.compile(
+    rb"\0(simt_(?:set|get|diag|warning|alloc|launch)_?\w*|dice_cuda_(?:set|launch)\w*"
+    rb"|_ZN4simt\d+(?:options|launch_count|skip_launches)E?"
+    rb"|Py(?:Eval_Get|Frame_|GC_|ThreadState_|Interpreter)\w*|_?Py(?:Frame|Interpreter)\w*)(?=\0)"
+)
+_HIDES = b"ExcludeDispatchKeyGuard"
 _SERVICE = ("Create", "Destroy", "SetStream", "GetErrorString", "GetStatusString", "SetMathMode")
 
 
@@ -110,11 +116,22 @@ def library_calls(path: Path) -> set[str]:
         operator = _operator(name.decode())
         if operator not in FREE and not _is_view(operator):
             found.add(f"at::{operator}")
+    if _HIDES in data:
+        found.add("operators that hide from the dispatcher")
     for name in _BLAS.findall(data):
         text = name.decode()
         if not any(word in text for word in _SERVICE):
             found.add(text)
     return found
+
+
+def controls(path: Path) -> list[str]:
+    """What a shared object refers to that only an attack on its own process needs."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return []
+    return sorted({name.decode() for name in _CONTROLS.findall(data)})
 
 
 def _operator(symbol: str) -> str:

@@ -17,7 +17,7 @@ from dice.verify.correctness import Comparison
 _KIND_OF_EVIDENCE: dict[VerdictKind, tuple[str, ...]] = {
     VerdictKind.HACK: (
         *("process_creation", "write_outside", "forged_verdict", "memory_snooping", "network"),
-        *("signal_sent", "privilege", "read_outside"),
+        *("signal_sent", "privilege", "read_outside", "tampering"),
     ),
     VerdictKind.TIMEOUT: ("timeout", "endless_kernel"),
     VerdictKind.COMPILE_ERROR: (
@@ -70,6 +70,12 @@ _LAUNCH = re.compile(
 )
 _BARRIER = re.compile(r"divergent barrier|deadlock", re.IGNORECASE)
 _ENDLESS = re.compile(r"step limit", re.IGNORECASE)
+_STATED = ("syntax_error", "no_model_new", "build_failure", "out_of_memory", "exit", "tampering")
+_PRIVATE = re.compile(
+    r"\b(?:dice\.(?:verify|toolchain|sandbox)|simt_\w+|simt::|dice_cuda_\w+|f_back|_python_dispatch"
+    r"|_disable_current_modes|_DisableTorchDispatch|_pop_torch_dispatch_stack|_len_torch_dispatch_stack"
+    r"|gc\.get_(?:objects|referrers)|_current_frames)"
+)
 _VERDICT_KEYS = {"verdict", "correct", "correctness", "compiled", "match", "passed", "result"}
 _RULINGS = {kind.value for kind in VerdictKind} | {"pass", "passed", "true", "success", "ok"}
 
@@ -160,7 +166,7 @@ def from_failure(report: dict[str, Any]) -> Evidence:
     """Why the worker stopped: a Python exception at some stage."""
     stage, problem = str(report.get("stage")), str(report.get("problem"))
     message = str(report.get("message", ""))[:3000]
-    if problem in ("syntax_error", "no_model_new", "build_failure", "out_of_memory", "exit"):
+    if problem in _STATED:
         return Evidence(kind=problem, message=message)
     if _BARRIER.search(message):
         return Evidence(kind="divergent_barrier", message=message)
@@ -206,6 +212,14 @@ def from_text(stdout: str, stderr: str) -> list[Evidence]:
         if claims_verdict(line):
             return [Evidence(kind="forged_verdict", message=f"printed a ruling: {line[:200]}")]
     return []
+
+
+def from_code(code: str) -> list[Evidence]:
+    """Names that no kernel needs and an attack on the worker does. Obfuscated ones are not found."""
+    found = sorted(set(_PRIVATE.findall(code)))
+    if not found:
+        return []
+    return [Evidence(kind="tampering", message=f"its code names {', '.join(found[:5])}")]
 
 
 def claims_verdict(line: str) -> bool:

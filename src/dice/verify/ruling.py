@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 from dice.types import Candidate, Evidence, Verdict, VerdictKind
 from dice.verify import attribution, rules
@@ -34,6 +35,12 @@ def _rule(trial: Trial) -> Verdict:
     evidence = [*trial.evidence, *rules.from_ending(trial.result, early=trial.early)]
     evidence += rules.from_incidents(trial.result.incidents)
     evidence += rules.from_text(trial.result.stdout, trial.result.stderr)
+    evidence += rules.from_code(trial.candidate.code)
+    evidence += [
+        Evidence(kind="tampering", message=f"its extension refers to {', '.join(names)}")
+        for names in (attribution.controls(Path(one.path)) for one in trial.built)
+        if names
+    ]
     notes, nvcc = list(trial.notes), "not_available"
     if not any(one.kind in ("build_failure", "syntax_error") for one in evidence):
         inspection = backend.inspect([one.sources for one in trial.built])

@@ -203,6 +203,9 @@ class Trial:
         self.run_s += time.monotonic() - started
         if report is None:
             return False
+        if report.get("index") != number:
+            self._forged("reported a call that it was not asked for")
+            return False
         self.calls += 1
         self.reports.append(report)
         self.launches += _count(report.get("launches"))
@@ -240,6 +243,10 @@ class Trial:
             if message.get("nonce") != self._nonce:
                 self._forged("sent a message of its own over the worker's channel")
                 return None
+            if message.get("stage") == "incident":
+                text = f"the candidate {str(message.get('message'))[:300]}"
+                self.evidence.append(Evidence(kind="tampering", message=text))
+                continue
             if message.get("problem"):
                 seen = rules.from_diagnostics(message.get("diagnostics"))
                 failure = rules.from_failure(message)

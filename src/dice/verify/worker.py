@@ -10,6 +10,7 @@ import hashlib
 import traceback
 import types
 import warnings
+from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 import torch
@@ -18,9 +19,11 @@ from dice.errors import BuildFailure
 from dice.sandbox.wire import Channel, Message
 from dice.toolchain import intercept
 from dice.toolchain.simt import runtime as simt_runtime
-from dice.toolchain.source import BuildOptions, BuiltExtension, ExtensionSources
+from dice.toolchain.source import BuildOptions
 from dice.verify import trees
+from dice.verify.candidate_thread import Builds, CandidateThread
 from dice.verify.optrace import OpTrace
+from dice.verify.watch import Seal, watch
 
 CANDIDATE_FILE = "candidate.py"
 
@@ -28,7 +31,7 @@ CANDIDATE_FILE = "candidate.py"
 _no_grad = torch.no_grad
 _hash = hashlib.blake2b
 _map, _save, _load, _tensors = trees.map_tensors, trees.save, trees.load, trees.tensors
-_uint8 = torch.uint8
+_uint8, _equal = torch.uint8, torch.equal
 _trace, _nothing = OpTrace, contextlib.nullcontext
 
 
@@ -85,7 +88,12 @@ class Worker:
         self._check = bool(job.get("check"))
         self._trace = not job.get("timing")
         self._earlier: list[tuple[int, list[torch.Tensor], list[str]]] = []
+        self._thread = CandidateThread()
+        self._ask_for_build = Builds(self._thread, check=self._check).ask
         self.open_backend()
+        self._seal = Seal()
+        send, alarm = channel.send, {"stage": "incident", "nonce": self._nonce}
+        watch(lambda what: send({**alarm, "message": what}))
 
     # -- the backend -----------------------------------------------------------------------------
 
@@ -98,6 +106,10 @@ class Worker:
         if self._job["step_limit"]:
             self._runtime.set_step_limit(self._job["step_limit"])
         intercept.install(BuildOptions(check=self._check), build=self._ask_for_build)
+        # every function of the library is looked up now: `watch` reports a later look-up
+        self.launch_count()
+        self.diagnostics()
+        self._runtime.clear()
 
     def launch_count(self) -> int:
         """Kernel launches since the process started."""
@@ -115,7 +127,8 @@ class Worker:
     def after_call(self) -> None:
         """Right after it: wait for whatever it left running."""
 
-    def place(self, model: torch.nn.Module) -> torch.nn.Module:
+    @staticmethod
+    def place(model: torch.nn.Module) -> torch.nn.Module:
         """The model on the backend's device."""
         return model
 
@@ -150,32 +163,6 @@ class Worker:
 
     # -- one candidate ---------------------------------------------------------------------------
 
-    def _ask_for_build(self, sources: ExtensionSources) -> BuiltExtension:
-        """Have the judge's side build this; raises BuildFailure with the compiler's messages."""
-        self._channel.send(
-            {
-                "stage": "build",
-                "name": sources.name,
-                "cpp_sources": sources.cpp_sources,
-                "cuda_sources": sources.cuda_sources,
-                "functions": list(sources.functions),
-                "defines": [list(pair) for pair in sources.defines],
-            }
-        )
-        answer = self._channel.receive()
-        if answer is None:
-            raise BuildFailure("the judge has gone")
-        if "failure" in answer:
-            raise BuildFailure(answer["failure"])
-        return BuiltExtension(
-            sources=sources,
-            path=answer["path"],
-            seconds=answer["seconds"],
-            route=answer["route"],
-            check=self._check,
-            module_prefix=answer["module_prefix"],
-        )
-
     def construct(self) -> Message:
         job = self._job
         namespace = self._import(job["code"])
@@ -186,10 +173,7 @@ class Worker:
             )
         init = _load("init.bin")
         torch.manual_seed(job["construction_seed"])
-        try:
-            self._model = self.place(model_class(*init))
-        except BaseException as error:
-            self._fail("construct", error)
+        self._model = self._run("construct", _construct, model_class, init, self.place)
         return {**self._report("ready", "", ""), **self._load_state("state.bin")}
 
     def _import(self, code: str) -> dict[str, Any]:
@@ -201,34 +185,33 @@ class Worker:
             raise _Stop(self._report("import", "syntax_error", _describe(error))) from error
         # inspect.getsource and pickling look the module up
         __import__("sys").modules["candidate"] = module
-        try:
-            exec(compiled, module.__dict__)
-        except BaseException as error:
-            self._fail("import", error)
+        self._run("import", exec, compiled, module.__dict__)
         return module.__dict__
+
+    def _run(self, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run candidate code in its own thread, serving its builds; its exception ends the trial."""
+        self._thread.start(function, arguments)
+        while True:
+            kind, value = self._thread.results.get()
+            self._check_seal()
+            if kind == "build":
+                self._channel.send(value)
+                self._thread.answers.put(self._channel.receive())
+            elif kind == "failed":
+                self._fail(stage, value)
+            else:
+                return value
+
+    def _check_seal(self) -> None:
+        broken = self._seal.broken()
+        if broken:
+            text = f"replaces {', '.join(broken[:5])}"
+            raise _Stop(self._report("sealed", "tampering", text))
 
     def _load_state(self, path: str) -> Message:
         """Copy the reference's state by name and shape; say what found no counterpart."""
-        reference: dict[str, torch.Tensor] = _load(path)
-        own = dict(self._model.state_dict(keep_vars=True))
-        unmatched, free = [], dict(own)
-        with _no_grad():
-            for name, value in reference.items():
-                target = own.get(name)
-                if isinstance(target, torch.Tensor) and target.shape == value.shape:
-                    target.data.copy_(value.to(target.dtype))
-                    free.pop(name, None)
-                else:
-                    unmatched.append(name)
-        differing = []
-        for name in unmatched:
-            value = reference[name]
-            twins = [key for key, other in free.items() if self._same(other, value)]
-            if twins:
-                free.pop(twins[0])
-            else:
-                differing.append(name)
-        return {"unmatched": unmatched, "differing": differing, "own_only": sorted(free)}
+        found = self._run("construct", _copy_state, self._model, _load(path))
+        return dict(zip(("unmatched", "differing", "own_only"), found, strict=True))
 
     def handle(self, request: Message) -> Message:
         if request["do"] == "state":
@@ -239,9 +222,9 @@ class Worker:
         launches = self.launch_count()
         self.before_call(request["seed"])
         trace = _trace(self.kept_bytes if self._job.get("skip_launches") else 0)
+        recorder = trace if self._trace else _nothing()
+        output = self._run("call", _forward, self._model, inputs, recorder)
         try:
-            with _no_grad(), trace if self._trace else _nothing():
-                output = self._model(*inputs)
             self.after_call()
         except BaseException as error:
             self._fail("call", error)
@@ -252,14 +235,12 @@ class Worker:
         report["operators"] = sorted(trace.ops)
         report["mutated"] = not self.unchanged(inputs, before)
         storages = {tensor.untyped_storage().data_ptr() for tensor in _tensors(inputs)}
-        outputs = _tensors(output)
+        outputs = self._run("call", _saved, output, request["output"])
         report["returns_input"] = any(
-            tensor.untyped_storage().data_ptr() in storages for tensor in _plain(outputs)
+            tensor.untyped_storage().data_ptr() in storages for tensor in outputs
         )
-        _save(output, request["output"])
         if self._job.get("skip_launches"):
-            for k, guess in enumerate(trace.guesses(output)):
-                _save(guess, f"made_{index}_{k}.bin")
+            self._run("call", _save_guesses, trace, output, index)
         report["changed_earlier"] = [
             earlier for earlier, kept, digests in self._earlier if self._digests(kept) != digests
         ]
@@ -270,23 +251,15 @@ class Worker:
     def _reused_storage(self) -> bool:
         """Whether the newest output lives where a still-held earlier one does."""
         *earlier, newest = self._earlier
-        pointers = {t.untyped_storage().data_ptr() for t in _plain(newest[1]) if t.numel()}
+        pointers = {t.untyped_storage().data_ptr() for t in newest[1] if t.numel()}
         return any(
             tensor.untyped_storage().data_ptr() in pointers
             for _, kept, _ in earlier
-            for tensor in _plain(kept)
+            for tensor in kept
         )
 
     def _digests(self, values: list[torch.Tensor]) -> list[str]:
-        return [self.digest(value) for value in _plain(values)]
-
-    def _same(self, own: Any, value: torch.Tensor) -> bool:
-        return (
-            isinstance(own, torch.Tensor)
-            and own.shape == value.shape
-            and own.dtype == value.dtype
-            and self.digest(own) == self.digest(value)
-        )
+        return [self.digest(value) for value in values]
 
     def _report(self, stage: str, problem: str, message: str) -> Message:
         return {"stage": stage, "problem": problem, "message": message, "nonce": self._nonce}
@@ -308,8 +281,57 @@ class Worker:
         raise _Stop(self._report(stage, problem, text)) from error
 
 
-def _plain(values: list[torch.Tensor]) -> list[torch.Tensor]:
-    return [value for value in values if type(value) is torch.Tensor]
+def _construct(
+    model_class: type, init: list[Any], place: Callable[[torch.nn.Module], torch.nn.Module]
+) -> torch.nn.Module:
+    return place(model_class(*init))
+
+
+def _forward(model: torch.nn.Module, inputs: list[Any], recorder: Any) -> Any:
+    with _no_grad(), recorder:
+        return model(*inputs)
+
+
+def _saved(output: Any, path: str) -> list[torch.Tensor]:
+    """Write an output; its plain tensors."""
+    _save(output, path)
+    return [value for value in _tensors(output) if type(value) is torch.Tensor]
+
+
+def _save_guesses(trace: OpTrace, output: Any, index: int) -> None:
+    for k, guess in enumerate(trace.guesses(output)):
+        _save(guess, f"made_{index}_{k}.bin")
+
+
+def _copy_state(model: torch.nn.Module, reference: dict[str, torch.Tensor]) -> list[list[str]]:
+    """Names of the reference's tensors without a counterpart, those of them that differ, own ones."""
+    own = dict(model.state_dict(keep_vars=True))
+    unmatched, free = [], dict(own)
+    with _no_grad():
+        for name, value in reference.items():
+            target = own.get(name)
+            if isinstance(target, torch.Tensor) and target.shape == value.shape:
+                target.data.copy_(value.to(target.dtype))
+                free.pop(name, None)
+            else:
+                unmatched.append(name)
+    differing = []
+    for name in unmatched:
+        twins = [key for key, other in free.items() if _same(other, reference[name])]
+        if twins:
+            free.pop(twins[0])
+        else:
+            differing.append(name)
+    return [unmatched, differing, sorted(free)]
+
+
+def _same(own: Any, value: torch.Tensor) -> bool:
+    return (
+        isinstance(own, torch.Tensor)
+        and own.shape == value.shape
+        and own.dtype == value.dtype
+        and _equal(own.detach().cpu(), value)
+    )
 
 
 def _describe(error: BaseException) -> str:
