@@ -10,7 +10,7 @@ from dice.engine import LLM, SamplingParams, StepEvent
 from dice.prompts import extract, render
 from dice.rewards import reward
 from dice.types import Candidate, Completion, Problem, Prompt, Reward, Verdict
-from dice.verify import Judge, PreparedProblem
+from dice.verify import Judge, Prepared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Observer:
 
 
 def rollout(
-    prepared: PreparedProblem,
+    prepared: Prepared,
     params: list[SamplingParams],
     *,
     llm: LLM,

@@ -31,3 +31,9 @@ def device_files() -> tuple[str, ...]:
 def is_device(path: str) -> bool:
     """Whether CUDA may open this path for writing."""
     return path.startswith(DEVICE_PREFIX) and ".." not in path
+
+
+def is_probed(path: str) -> bool:
+    """Whether CUDA tries this path while it starts and goes on where it is absent or refused."""
+    probed = ("/dev/char/", "/dev/shm/cuda_injection_path_shm")
+    return path == "/tmp" or path.startswith(probed)

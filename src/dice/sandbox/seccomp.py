@@ -105,8 +105,8 @@ def _return(value: int) -> bytes:
     return _instruction(0x06, 0, 0, value)
 
 
-_GPU_SILENT: dict[int, int] = {42: errno.ECONNREFUSED, 49: errno.EACCES}
-"""connect and bind, where CUDA must be given a local socket that it does nothing with."""
+_GPU_SILENT: dict[int, int] = {42: errno.ECONNREFUSED}
+"""connect: CUDA must be given a local socket with a name, which nobody connects to."""
 _SOCKET, _AF_UNIX = 41, 1
 
 
@@ -161,7 +161,7 @@ def _program(*, notify: bool, worker: bool, gpu: bool) -> bytes:
 def install(*, notify: bool, worker: bool = True, gpu: bool = False) -> int | None:
     """Filter the calling process from here on. Returns the listener for the supervisor when `notify`.
 
-    CUDA makes a local socket while it starts, so with `gpu` that succeeds; connecting it does not.
+    CUDA makes and names a local socket while it starts, so with `gpu` that succeeds; connecting does not.
 
     Set PR_SET_NO_NEW_PRIVS first and start no thread before. Raises OSError.
     """

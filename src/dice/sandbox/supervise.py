@@ -55,6 +55,7 @@ class Child:
         self._pidfd: int | None = None
         self._limit: str | None = None
         self._killed = False
+        self._closed = False
         self._base_memory_mib = 0.0
         self._started = time.monotonic()
         self._next_poll = 0.0
@@ -112,6 +113,10 @@ class Child:
         self.close()
 
     def close(self) -> None:
+        """End the worker and remove its files. Closing again does nothing."""
+        if self._closed:
+            return
+        self._closed = True
         if self._ending is None:
             self._kill(None)
             end = time.monotonic() + 5.0
@@ -227,6 +232,9 @@ class Child:
             return None  # the C library naming a thread; Landlock refuses it all the same
         if self._gpu and nvidia.is_device(path):
             return None
+        probed = nvidia.is_probed(path) or path == os.path.dirname(self.directory)
+        if self._gpu and probed and "landlock" in self.active:
+            return None  # Landlock refuses what exists
         if writes:
             return Incident(kind="write_outside", detail=path)
         pieces = path.split("/")

@@ -49,7 +49,8 @@ def load_module(built: BuiltExtension) -> types.ModuleType:
 def _explain(message: str) -> str:
     found = _UNDEFINED.search(message)
     if found is None:
-        return "the compiled extension cannot be loaded"
+        reason = re.sub(r"/[^\s:]*/", "", message)[:200]
+        return f"the compiled extension cannot be loaded: {reason}"
     return f"declared but defined nowhere: {_readable(found[1])}"
 
 

@@ -131,6 +131,9 @@ ON_DEMAND_HEADERS = {
     "indexing": "<ATen/TensorIndexing.h>",
     "index": "<ATen/TensorIndexing.h>",
     "index_put_": "<ATen/TensorIndexing.h>",
+    **{
+        f"TORCH_CHECK_{one}": "<c10/util/Logging.h>" for one in ("EQ", "NE", "LT", "LE", "GT", "GE")
+    },
 }
 """Too dear for the precompiled header (each costs every build half a second): included where a
 source uses the name."""
@@ -141,7 +144,8 @@ def _on_demand(*parsed: ParsedSource) -> dict[str, None]:
     found: dict[str, None] = {}
     for one in parsed:
         for leaf in leaves(one.root):
-            if leaf.type in ("field_identifier", "namespace_identifier") and leaf.text is not None:
+            member = leaf.type in ("field_identifier", "namespace_identifier")
+            if leaf.text is not None and (member or leaf.text.startswith(b"TORCH_CHECK_")):
                 header = ON_DEMAND_HEADERS.get(leaf.text.decode(errors="replace"))
                 if header is not None:
                     found[f"#include {header}\n"] = None

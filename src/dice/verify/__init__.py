@@ -10,9 +10,9 @@ from dice.verify.policy import Policy
 
 if TYPE_CHECKING:
     from dice.verify.judge import Judge
-    from dice.verify.reference import PreparedProblem
+    from dice.verify.trial import Prepared
 
-__all__ = ["Judge", "Policy", "PreparedProblem"]
+__all__ = ["Judge", "Policy", "Prepared"]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,8 +20,8 @@ def __getattr__(name: str) -> Any:
         from dice.verify.judge import Judge
 
         return Judge
-    if name == "PreparedProblem":
-        from dice.verify.reference import PreparedProblem
+    if name == "Prepared":
+        from dice.verify.trial import Prepared
 
-        return PreparedProblem
+        return Prepared
     raise AttributeError(name)

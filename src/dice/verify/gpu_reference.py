@@ -2,7 +2,7 @@
 
 import os
 import weakref
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dice.errors import ProblemError, SandboxError
@@ -75,21 +75,18 @@ class GpuPreparedProblem:
         return answer
 
 
-def prepare_on_gpu(problem: Problem, zygote: Zygote, policy: Policy) -> GpuPreparedProblem:
+def prepare_on_gpu(
+    problem: Problem, zygote: Zygote, policy: Policy, *, gpu: int = 0
+) -> GpuPreparedProblem:
     """Start the problem's referee.
 
     Raises ProblemError, with a message for the problem's author, for whatever does not work;
     SandboxError for a broken machine.
     """
     where = problem.path or problem.name
-    child = zygote.spawn(ENTRY, limits=policy.reference_limits, gpu=True)
+    child = zygote.spawn(ENTRY, limits=policy.reference_limits, gpu=gpu)
     try:
-        settings = {
-            name: value
-            for name, value in asdict(policy).items()
-            if name not in ("limits", "reference_limits")
-        }
-        child.send({"code": problem.code, "policy": settings})
+        child.send({"code": problem.code, "policy": policy.seeded().settings()})
         try:
             report = child.receive(policy.reference_limits.wall_s)
         except ValueError:

@@ -40,25 +40,17 @@ class GpuWorker(Worker):
     device = DEVICE
 
     def open_backend(self) -> None:
-        torch.cuda.init()
-        self._skip_launches = bool(self._job.get("skip_launches"))
+        torch.cuda.init()  # type: ignore[no-untyped-call]
         self._fill = not self._job.get("timing")
-        intercept.install(build=self._ask_for_build, map_device=False, on_load=self._loaded)
-        self._libraries: list[str] = []
-
-    def _loaded(self, path: str) -> None:
-        """A build of the candidate has been loaded."""
-        self._libraries.append(path)
-        if self._skip_launches:
-            launches.set_mode(path, launches.SKIP)
+        self._launches = launches.load(self._job["launch_library"])
+        self._launches.skip(bool(self._job.get("skip_launches")))
+        intercept.install(build=self._ask_for_build, map_device=False)
 
     def launch_count(self) -> int:
-        return sum(launches.launch_count(path) for path in self._libraries)
+        return self._launches.count()
 
-    def kernels(self) -> list[str]:
-        """Names of the kernels launched so far."""
-        found = [name for path in self._libraries for name in launches.launched_kernels(path)]
-        return list(dict.fromkeys(found))
+    def diagnostics(self) -> list[Message]:
+        return []
 
     def load_inputs(self, path: str) -> Any:
         loaded = _load(path, max_bytes=MAX_FILE_BYTES, device=DEVICE)
@@ -74,7 +66,8 @@ class GpuWorker(Worker):
         _synchronize()
         fill_fresh_memory(False)
 
-    def place(self, model: torch.nn.Module) -> torch.nn.Module:
+    @staticmethod
+    def place(model: torch.nn.Module) -> torch.nn.Module:
         return model.to(DEVICE)
 
     def remember(self, inputs: Any) -> Any:
@@ -105,7 +98,7 @@ def fill_fresh_memory(on: bool) -> None:
     """Whether `torch.empty` (also from C++) fills its memory with NaN, integers with their maximum."""
     with contextlib.suppress(Exception):
         torch.use_deterministic_algorithms(on, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = on
+        torch.utils.deterministic.fill_uninitialized_memory = on  # type: ignore[attr-defined]
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,99 @@
+"""Kernels on a GPU: split builds, a confined worker with the device, the problem's referee beside it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dice.errors import SandboxError
+from dice.sandbox import Child, Limits, Zygote, features
+from dice.toolchain.cuda import prelude
+from dice.toolchain.cuda.build import build
+from dice.toolchain.cuda.options import CudaOptions
+from dice.toolchain.prelude import Progress
+from dice.toolchain.source import BuiltExtension, ExtensionSources
+from dice.types import Evidence
+from dice.verify.policy import Policy
+from dice.verify.sanitizer import Rerun, sanitize
+from dice.verify.trial import Inspection, Message, Prepared, Trial
+
+ENTRY = "dice.verify.gpu_worker:main"
+LIMITS = Limits(
+    wall_s=240.0,
+    cpu_s=240,
+    memory_mib=24 << 10,
+    threads=256,
+    file_size_mib=64 << 10,
+    disk_mib=128 << 10,
+    open_files=1024,
+)
+"""Of a worker or referee: inputs and outputs of gigabytes pass through files."""
+
+
+class CudaBackend:
+    """See `trial.Backend`. `sanitizer` names tools of compute-sanitizer to run on correct candidates."""
+
+    name = "cuda"
+
+    def __init__(
+        self,
+        policy: Policy,
+        options: CudaOptions,
+        zygote: Zygote,
+        *,
+        gpu: int = 0,
+        sanitizer: Sequence[str] = (),
+        on_progress: Progress | None = None,
+    ) -> None:
+        prelude.ensure_prelude(options, on_progress)
+        self.policy, self.gpu = for_gpu(policy), gpu
+        self._options, self._zygote, self._sanitizer = options, zygote, tuple(sanitizer)
+        self._library = prelude.library_path(options)
+        self.protections = features()
+        self.checked = f"compute-sanitizer {', '.join(sanitizer)}: no fault" if sanitizer else ""
+
+    def spawn(self, prepared: Prepared) -> Child:
+        return self._zygote.spawn(
+            ENTRY,
+            limits=self.policy.limits,
+            readable=(str(self._library.parent),),
+            private=(str(prepared.directory), str(Path(prepared.problem.path or "/nonexistent"))),
+            gpu=self.gpu,
+        )
+
+    def job(self) -> Message:
+        return {"launch_library": str(self._library)}
+
+    def build(self, sources: ExtensionSources) -> BuiltExtension:
+        return build(sources, options=self._options)
+
+    def inspect(self, built: list[ExtensionSources]) -> Inspection:
+        """CUDA's own compiler has built what ran."""
+        return Inspection(nvcc="compiled" if built else "not_available")
+
+    def examine(self, trial: Trial) -> list[Evidence]:
+        """The first call again under compute-sanitizer, where that was asked for."""
+        if not self._sanitizer:
+            return []
+        directory = Path(trial.prepared.directory)
+        first = directory / "input_0.bin"
+        trial.prepared.write_input(0, first)
+        rerun = Rerun(
+            job=trial.job,
+            builds=tuple(
+                {**answer, "path": built.path}
+                for answer, built in zip(
+                    [one for one in trial.answers if "path" in one], trial.built, strict=True
+                )
+            ),
+            files=(directory / "init.bin", directory / "state.bin", first),
+        )
+        try:
+            return sanitize(rerun, self._sanitizer, limits=self.policy.limits)
+        except SandboxError as error:
+            trial.notes.append(f"not examined: {error}")
+            return []
+
+
+def for_gpu(policy: Policy) -> Policy:
+    """The policy with a GPU's limits: no reduction of sizes, room for files and CUDA's threads."""
+    return replace(policy, limits=LIMITS, reference_limits=LIMITS, max_reference_s=60.0)
