@@ -24,18 +24,22 @@ pytestmark = [
 def cluster():
     from ray.cluster_utils import Cluster
 
-    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     # not tmp_path: its name is too long for a local socket
-    with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="ray-") as directory:
+    with (
+        warnings.catch_warnings(),
+        pytest.MonkeyPatch.context() as patch,
+        tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as directory,
+    ):
         warnings.simplefilter("ignore")
+        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_TMPDIR", directory)
         cluster = Cluster(
             initialize_head=True,
             head_node_args={
                 "num_cpus": 1,
                 "object_store_memory": 80 << 20,
                 "include_dashboard": False,
-                "temp_dir": directory,
             },
         )
         cluster.second = cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
