@@ -240,12 +240,21 @@ def _resolve(pid: int, address: int, directory: int | None) -> str | None:
             base = f"/proc/{pid}/fd/{directory}"
         if not text.startswith("/"):
             text = os.path.join(os.readlink(base), text)
-        text = text.replace("/proc/self/", f"/proc/{pid}/").replace(
-            "/proc/thread-self/", f"/proc/{pid}/"
-        )
+        if text.startswith(("/proc/self/", "/proc/thread-self/")):
+            own = f"/proc/{_process_of(pid)}/"
+            text = own + text.removeprefix("/proc/self/").removeprefix("/proc/thread-self/")
         return os.path.realpath(text)
     except (OSError, ValueError, OverflowError):
         return None
+
+
+def _process_of(thread: int) -> int:
+    """The process that a thread belongs to."""
+    with open(f"/proc/{thread}/status") as status:
+        for line in status:
+            if line.startswith("Tgid:"):
+                return int(line.split()[1])
+    return thread
 
 
 def _read_string(memory: int, address: int) -> bytes:

@@ -232,7 +232,7 @@ class Child:
             return None  # the C library naming a thread; Landlock refuses it all the same
         if self._gpu and nvidia.is_device(path):
             return None
-        probed = nvidia.is_probed(path) or path == os.path.dirname(self.directory)
+        probed = nvidia.is_probed(path) or self.directory.startswith(path + "/")
         if self._gpu and probed and "landlock" in self.active:
             return None  # Landlock refuses what exists
         if writes:

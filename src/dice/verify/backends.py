@@ -1,6 +1,7 @@
 """Which backend rules, and how its judge is opened. Imports torch only when a judge is opened."""
 
 import glob
+import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ BACKENDS = ("auto", "simt", "cuda")
 
 
 class Judging(Protocol):
-    """What every judge does: `Judge` on the CPU, `GpuJudge` on a GPU."""
+    """What a judge does, see `Judge`."""
 
     def prepare(self, problem: Problem) -> Any:
         """Sizes, inputs and reference outputs of a problem. Raises ProblemError."""
@@ -53,10 +54,8 @@ def open_judge(
 
     Raises UserError, ToolchainError or SandboxError for a machine that cannot run it.
     """
-    if choose(backend) == "cuda":
-        from dice.verify.gpu_judge import GpuJudge
-
-        return GpuJudge(policy, on_progress=on_progress)
     from dice.verify.judge import Judge
 
-    return Judge(policy, on_progress=on_progress)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"
+    gpu = int(visible.split(",")[0]) if choose(backend) == "cuda" else 0
+    return Judge(policy, backend=choose(backend), gpu=gpu, on_progress=on_progress)
