@@ -29,7 +29,7 @@ _BLAS = re.compile(
     rb"[A-Za-z]\w+)(?=\0)"
 )
 _CONTROLS = re.compile(
-    rb"\0(simt_(?:set|get|diag|warning|alloc|launch)_?\w*|dice_cuda_(?:set|launch)\w*"
+    rb"\0(simt_(?:set|get|diag|warning|alloc|launch)_?\w*|dice_cuda_(?:set_skip|launch_count|launched)"
     rb"|_ZN4simt\d+(?:options|launch_count|skip_launches)E?"
     rb"|Py(?:Eval_Get|Frame_|GC_|ThreadState_|Interpreter)\w*|_?Py(?:Frame|Interpreter)\w*)(?=\0)"
 )

@@ -5,6 +5,7 @@ so the candidate gets a stack of its own, and talks to the worker through queues
 things.
 """
 
+import _thread
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -44,6 +45,22 @@ def _loop(tasks: "SimpleQueue[Any]", results: "SimpleQueue[Any]") -> None:
             outcome = ("failed", error)
         results.put(outcome)
         del function, arguments, outcome
+
+
+def follow_threads(recorder: Callable[[], Any]) -> None:
+    """Have every thread that Python code starts from now on run inside `recorder()`, a context."""
+    start = _thread.start_new_thread
+
+    def started(function: Any, arguments: Any, *keywords: Any) -> Any:
+        def recorded(*args: Any, **kwargs: Any) -> None:
+            with recorder():
+                function(*args, **kwargs)
+
+        return start(recorded, arguments, *keywords)
+
+    for module, name in ((_thread, "start_new_thread"), (_thread, "start_new")):
+        setattr(module, name, started)
+    threading._start_new_thread = started  # type: ignore[attr-defined]
 
 
 class Builds:

@@ -109,6 +109,12 @@ class OpTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._keep_bytes = keep_bytes
         self._results: dict[int, torch.Tensor] = {}
 
+    def twin(self) -> "OpTrace":
+        """Another mode with the same record, for another thread."""
+        other = OpTrace(self._keep_bytes)
+        other.ops, other._results = self.ops, self._results
+        return other
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Record, then run."""
         result = func(*args, **(kwargs or {}))

@@ -1,5 +1,6 @@
 """Prepare a problem once: inputs, reference outputs and oracle, in a directory only the judge uses."""
 
+import os
 import shutil
 import tempfile
 import weakref
@@ -76,8 +77,8 @@ class PreparedProblem:
         return self.case(index).variation
 
     def write_input(self, index: int | str, path: Path) -> None:
-        """Write the inputs of one call to `path`."""
-        shutil.copyfile(self.case(index).path, path)
+        """Write the inputs of one call to `path`, which must not exist. Raises OSError."""
+        deliver(self.case(index).path, path)
 
     def compare(self, index: int | str, output: Path) -> Comparison:
         """Compare an output file with the reference of one call."""
@@ -88,6 +89,17 @@ class PreparedProblem:
             return Comparison(ok=False, reason="no_output", message=message)
         case = self.case(index)
         return compare(value, case.reference, case.oracle, self.policy)
+
+
+def deliver(source: Path, target: Path) -> None:
+    """Copy a file into a candidate's directory. Raises FileExistsError for anything that is there.
+
+    A link that the candidate has put in its place is not followed: it would lead the judge to write
+    somewhere else.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(source, "rb") as given, os.fdopen(os.open(target, flags, 0o600), "wb") as taken:
+        shutil.copyfileobj(given, taken, 1 << 20)
 
 
 def prepare(problem: Problem, zygote: Zygote, policy: Policy) -> PreparedProblem:

@@ -4,9 +4,10 @@ Knows neither the emulator nor a GPU: a `Backend` starts the process and builds,
 makes inputs and compares outputs. Nothing that the process says counts in its favour.
 """
 
+import os
 import secrets
-import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +20,7 @@ from dice.verify import rules
 from dice.verify.correctness import Comparison
 from dice.verify.input_sets import derive_seed
 from dice.verify.policy import Policy
-from dice.verify.reference import OTHER
+from dice.verify.reference import OTHER, deliver
 
 Message = dict[str, Any]
 MAX_GUESSES = 12
@@ -147,7 +148,7 @@ class Trial:
         prepared, policy, directory = self.prepared, self.backend.policy, Path(child.directory)
         self.notes += prepared.notes
         for name in ("init.bin", "state.bin"):
-            shutil.copyfile(prepared.directory / name, directory / name)
+            deliver(prepared.directory / name, directory / name)
         self.job = {
             "code": self.candidate.code,
             "nonce": self._nonce,
@@ -173,7 +174,9 @@ class Trial:
             self.notes.append("other weights not tried: the weights have other names")
             return
         name = "state_other.bin"
-        shutil.copyfile(self.prepared.directory / name, Path(child.directory) / name)
+        source, target = self.prepared.directory / name, Path(child.directory) / name
+        if not self._delivered(target, lambda: deliver(source, target)):
+            return
         child.send({"do": "state", "path": name})
         if self._next(child, self.backend.policy.call_s) is not None:
             self._call(child, OTHER)
@@ -194,7 +197,9 @@ class Trial:
         """One input; False when there is nothing more to learn."""
         directory, number = Path(child.directory), self.calls
         given, output = f"input_{number}.bin", f"output_{number}.bin"
-        self.prepared.write_input(index, directory / given)
+        target = directory / given
+        if not self._delivered(target, lambda: self.prepared.write_input(index, target)):
+            return False
         started = time.monotonic()
         seed = derive_seed(self._nonce, 0, number) % (1 << 31)
         request = {"do": "call", "index": number, "input": given, "output": output, "seed": seed}
@@ -256,6 +261,19 @@ class Trial:
                 return None
             return message
 
+    def _delivered(self, target: Path, write: Callable[[], None]) -> bool:
+        """Put a file into the candidate's directory; False when the candidate has taken its name."""
+        try:
+            if not os.path.lexists(target):
+                write()
+                return True
+        except OSError:
+            if not os.path.lexists(target):
+                raise
+        message = f"the candidate planted {target.name}, a name that the judge writes to"
+        self.evidence.append(Evidence(kind="tampering", message=message))
+        return False
+
     def _forged(self, what: str) -> None:
         self.evidence.append(Evidence(kind="forged_verdict", message=f"the candidate {what}"))
 
@@ -279,7 +297,8 @@ class Trial:
         else:
             self.built.append(built)
             own = Path(child.directory) / f"extension_{len(self.sources)}.so"
-            shutil.copyfile(built.path, own)
+            if not self._delivered(own, lambda: deliver(Path(built.path), own)):
+                return False
             self.notes += built.notes
             answer = {
                 "path": str(own),

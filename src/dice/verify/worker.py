@@ -21,7 +21,7 @@ from dice.toolchain import intercept
 from dice.toolchain.simt import runtime as simt_runtime
 from dice.toolchain.source import BuildOptions
 from dice.verify import trees
-from dice.verify.candidate_thread import Builds, CandidateThread
+from dice.verify.candidate_thread import Builds, CandidateThread, follow_threads
 from dice.verify.optrace import OpTrace
 from dice.verify.watch import Seal, watch
 
@@ -87,10 +87,13 @@ class Worker:
         self._nonce = job["nonce"]
         self._check = bool(job.get("check"))
         self._trace = not job.get("timing")
+        self._recorder: list[OpTrace] = []
+        """The current call's; shared with the threads that the candidate starts."""
         self._earlier: list[tuple[int, list[torch.Tensor], list[str]]] = []
         self._thread = CandidateThread()
         self._ask_for_build = Builds(self._thread, check=self._check).ask
         self.open_backend()
+        follow_threads(_recorders(self._recorder))
         self._seal = Seal()
         send, alarm = channel.send, {"stage": "incident", "nonce": self._nonce}
         watch(lambda what: send({**alarm, "message": what}))
@@ -222,8 +225,8 @@ class Worker:
         launches = self.launch_count()
         self.before_call(request["seed"])
         trace = _trace(self.kept_bytes if self._job.get("skip_launches") else 0)
-        recorder = trace if self._trace else _nothing()
-        output = self._run("call", _forward, self._model, inputs, recorder)
+        self._recorder[:] = [trace] if self._trace else []
+        output = self._run("call", _forward, self._model, inputs, _recorders(self._recorder)())
         try:
             self.after_call()
         except BaseException as error:
@@ -279,6 +282,11 @@ class Worker:
         if isinstance(error, SystemExit):
             problem = "exit"
         raise _Stop(self._report(stage, problem, text)) from error
+
+
+def _recorders(current: list[OpTrace]) -> Callable[[], Any]:
+    """Makes the context in which a thread of the candidate runs."""
+    return lambda: current[0].twin() if current else _nothing()
 
 
 def _construct(
