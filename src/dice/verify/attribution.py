@@ -21,6 +21,7 @@ from dice.verify.optrace import FREE
 from dice.verify.trial import Trial
 
 CUSTOM, MIXED, LIBRARY, PYTORCH = "custom", "mixed", "library", "pytorch"
+UNKNOWN = "unknown"
 
 _ATEN = re.compile(rb"_ZN2at4_ops\d+(\w+?)(?:4call|10redispatch)E")
 _INNER = re.compile(rb"_ZN2at(?:6native|3cpu|4cuda|22compositeexplicitautograd)\d+(\w+?)E[RbildN]")
@@ -49,10 +50,17 @@ def attribute(trial: Trial) -> Attribution:
     """Who made the output of a trial that was otherwise judged correct; may run the candidate again."""
     called = sorted({name for one in trial.built for name in library_calls(Path(one.path))})
     operators = sorted(rules.operators(trial.reports))
+    if any(one.route == "stock" for one in trial.built):
+        trial.notes.append(
+            "not attributed: launches of torch's own build can be neither seen nor skipped"
+        )
+        return Attribution(label=UNKNOWN, evidence=None)
     if not trial.launches:
         return _without_kernels(trial, called, operators)
-    blind = Trial(trial.backend, trial.prepared, trial.candidate, skip_launches=True)
-    blind.run(trial.prepared.calls)
+    blind = trial.blind
+    if blind is None:
+        blind = Trial(trial.backend, trial.prepared, trial.candidate, skip_launches=True)
+        blind.run(trial.prepared.calls)
     decoy = _decoy(blind, operators)
     if decoy is not None:
         return Attribution(label=_maker(called), evidence=decoy)

@@ -12,6 +12,7 @@ from dice.toolchain.cuda.options import CudaOptions
 from dice.toolchain.prelude import Progress
 from dice.toolchain.source import BuiltExtension, ExtensionSources
 from dice.types import Evidence
+from dice.verify.gpu_reference import RefereeProcess
 from dice.verify.policy import Policy
 from dice.verify.sanitizer import Rerun, sanitize
 from dice.verify.trial import Inspection, Message, Prepared, Trial
@@ -33,6 +34,7 @@ class CudaBackend:
     """See `trial.Backend`. `sanitizer` names tools of compute-sanitizer to run on correct candidates."""
 
     name = "cuda"
+    blind_in_process = True
 
     def __init__(
         self,
@@ -45,7 +47,8 @@ class CudaBackend:
         on_progress: Progress | None = None,
     ) -> None:
         prelude.ensure_prelude(options, on_progress)
-        self.policy, self.gpu = for_gpu(policy), gpu
+        self.policy, self.gpu = for_gpu(policy.seeded()), gpu
+        self.referee = RefereeProcess(zygote, self.policy, gpu)
         self._options, self._zygote, self._sanitizer = options, zygote, tuple(sanitizer)
         self._library = prelude.library_path(options)
         self.protections = features()
@@ -96,4 +99,5 @@ class CudaBackend:
 
 def for_gpu(policy: Policy) -> Policy:
     """The policy with a GPU's limits: no reduction of sizes, room for files and CUDA's threads."""
-    return replace(policy, limits=LIMITS, reference_limits=LIMITS, max_reference_s=60.0)
+    lasting = replace(LIMITS, cpu_s=1 << 20)
+    return replace(policy, limits=LIMITS, reference_limits=lasting, max_reference_s=60.0)

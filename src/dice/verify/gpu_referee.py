@@ -1,16 +1,20 @@
 """The process that knows the answers on a GPU: the problem's model, its inputs, its outputs, the oracle.
 
-No candidate ever runs in it. It lives as long as its problem is prepared and answers the judge: "write
-the inputs of call i", "does this file hold the output of call i?". Outputs are compared here, on the
+No candidate ever runs in it. It serves one problem after another, because CUDA needs a quarter of a
+second to start in a process, and answers the judge: "write the inputs of call i", "does this file hold
+the output of call i?". Outputs are compared here, on the
 GPU and in parts, so that tensors of gigabytes are neither copied to the judge nor needed twice.
 
 Inputs are drawn on the GPU. A case is kept while all kept cases fit into `KEPT_BYTES`, else drawn and
 computed again; the outputs of a reference that changes its state are kept in host memory, in order.
 """
 
+import gc
+import os
 import random
 import warnings
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -46,22 +50,46 @@ class Case:
 
 
 def main(channel: Channel) -> int:
-    """Entry of the process: one problem, then questions about it until the judge hangs up."""
-    request = channel.receive()
-    if request is None:
-        return 1
+    """Entry of the process: problems and questions about them until the judge hangs up."""
     warnings.simplefilter("ignore")
-    policy = Policy(**request["policy"])
-    try:
-        referee = Referee(request["code"], policy)
-        channel.send(referee.report())
-        while (question := channel.receive()) is not None:
-            channel.send(referee.answer(question))
-    except ProblemFault as fault:
-        channel.send({"fault": str(fault)})
-    except torch.OutOfMemoryError:
-        channel.send({"fault": "the problem does not fit into the GPU's memory; use smaller sizes"})
+    home = Path.cwd()
+    referees: dict[int, Referee] = {}
+    while (request := channel.receive()) is not None:
+        number = request["problem"]
+        if request["do"] == "forget":
+            referees.pop(number, None)
+            torch.cuda.empty_cache()
+            continue
+        try:
+            if request["do"] == "prepare":
+                os.chdir(home)
+                os.makedirs(f"problem-{number}")
+                os.chdir(f"problem-{number}")
+                _reset()
+                referees[number] = Referee(request["code"], Policy(**request["policy"]))
+                channel.send(referees[number].report())
+            else:
+                os.chdir(home / f"problem-{number}")
+                channel.send(referees[number].answer(request))
+        except ProblemFault as fault:
+            channel.send({"fault": str(fault)})
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            text = "the problem does not fit into the GPU's memory; use smaller sizes"
+            channel.send({"fault": text})
     return 0
+
+
+def _reset() -> None:
+    """What an earlier problem may have changed for the next one."""
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_grad_enabled(True)
+    torch.use_deterministic_algorithms(False)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = True
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 class Referee(ReferenceRun):

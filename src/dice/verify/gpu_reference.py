@@ -1,6 +1,8 @@
-"""Prepare a problem on a GPU: starts its referee, which answers for as long as the problem is in use."""
+"""Problems on a GPU: one referee process prepares them and answers for as long as they are in use."""
 
+import itertools
 import os
+import shutil
 import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +16,92 @@ from dice.verify.policy import Policy
 
 ENTRY = "dice.verify.gpu_referee:main"
 OTHER = "other"
+MAX_PROBLEMS = 200
+"""Prepared by one process before a new one takes over: a problem's code may leave things behind."""
+
+
+class RefereeProcess:
+    """The confined process that answers about problems; a new one is started when it ends."""
+
+    def __init__(self, zygote: Zygote, policy: Policy, gpu: int) -> None:
+        self._zygote, self.policy, self._gpu = zygote, policy, gpu
+        self._child: Child | None = None
+        self._numbers = itertools.count()
+        self._prepared = 0
+        self._known: set[int] = set()
+
+    def prepare(self, code: str) -> tuple[int, Message]:
+        """A number for a new problem, and the referee's report (or {"fault": why not})."""
+        if self._child is not None and self._prepared >= MAX_PROBLEMS and not self._known:
+            self.close()
+        number = next(self._numbers)
+        return number, self.prepare_as(number, code)
+
+    def prepare_as(self, number: int, code: str) -> Message:
+        """Prepare a problem under a number, in whatever process there is now."""
+        if self._child is None:
+            self._child = self._zygote.spawn(
+                ENTRY, limits=self.policy.reference_limits, gpu=self._gpu
+            )
+            self._prepared = 0
+            self._known.clear()
+        self._prepared += 1
+        settings = self.policy.settings()
+        question = {"do": "prepare", "problem": number, "code": code, "policy": settings}
+        report = self._ask(question)
+        if "fault" not in report:
+            self._known.add(number)
+        return report
+
+    def directory(self, number: int) -> Path:
+        """The referee's own folder of one problem."""
+        if self._child is None:
+            raise SandboxError("the referee is not running")
+        return Path(self._child.directory) / f"problem-{number}"
+
+    def knows(self, number: int) -> bool:
+        """Whether the running process has prepared this problem."""
+        return self._child is not None and number in self._known
+
+    def ask(self, number: int, question: Message) -> Message:
+        """An answer about a prepared problem. Raises SandboxError when the process has ended."""
+        answer = self._ask({**question, "problem": number})
+        if "fault" in answer:
+            raise SandboxError(f"the referee cannot answer: {answer['fault']}")
+        return answer
+
+    def forget(self, number: int) -> None:
+        """Nobody will ask about this problem any more."""
+        if self.knows(number):
+            assert self._child is not None
+            self._known.discard(number)
+            shutil.rmtree(self.directory(number), ignore_errors=True)
+            self._child.send({"do": "forget", "problem": number})
+
+    def close(self) -> None:
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+            self._known.clear()
+
+    def _ask(self, question: Message) -> Message:
+        assert self._child is not None
+        self._child.send(question)
+        limit_s = self.policy.reference_limits.wall_s
+        try:
+            answer = self._child.receive(limit_s)
+        except ValueError:
+            answer = None
+        if answer is not None:
+            return answer
+        ending = self._child.finish()
+        self.close()
+        tail = ending.stderr.strip().splitlines()[-1:] or [""]
+        reason = ending.limit or ending.signal or ending.exit_code
+        return {
+            "fault": f"its code ended the process or did not finish in {limit_s:.0f} s "
+            f"({reason}) {tail[0][:200]}".strip()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +120,8 @@ class GpuPreparedProblem:
     case_bytes: int
     """Inputs, output and oracle of one call together."""
     gpu: str
-    directory: Path
-    referee: Child = field(repr=False)
-    patience_s: float = 120.0
+    number: int
+    referee: RefereeProcess = field(repr=False)
 
     changes: tuple[str, ...] = ()
 
@@ -49,10 +136,16 @@ class GpuPreparedProblem:
     def variation(self, index: int | str) -> str:
         return "other weights" if index == OTHER else self.variations[int(index)]
 
+    @property
+    def directory(self) -> Path:
+        """Holds init.bin, state.bin and, where there are weights, state_other.bin."""
+        self._ensure()
+        return self.referee.directory(self.number)
+
     def write_input(self, index: int | str, path: Path) -> None:
         """Have the inputs of one call written to `path`, on the referee's file system."""
         made = self.directory / "asked.bin"
-        self._ask({"do": "input", "index": index, "path": made.name})
+        self.referee.ask(self.number, {"do": "input", "index": index, "path": made.name})
         os.replace(made, path)
 
     def compare(self, index: int | str, output: Path) -> Comparison:
@@ -63,51 +156,39 @@ class GpuPreparedProblem:
         except OSError as error:
             message = f"wrote no readable output: {error.strerror}"
             return Comparison(ok=False, reason="no_output", message=message)
-        answer = self._ask({"do": "compare", "index": index, "path": taken.name})
+        question = {"do": "compare", "index": index, "path": taken.name}
+        answer = self.referee.ask(self.number, question)
         taken.unlink(missing_ok=True)
         return Comparison(**answer)
 
-    def _ask(self, question: Message) -> Message:
-        self.referee.send(question)
-        answer = self.referee.receive(self.patience_s)
-        if answer is None or "fault" in answer:
-            raise SandboxError(f"the referee of {self.problem.name} has died: {answer}")
-        return answer
+    def _ensure(self) -> None:
+        """Prepare again, from the same seed, where the process had to be replaced."""
+        if not self.referee.knows(self.number):
+            report = self.referee.prepare_as(self.number, self.code)
+            if "fault" in report:
+                raise SandboxError(
+                    f"{self.problem.name} cannot be prepared again: {report['fault']}"
+                )
 
 
-def prepare_on_gpu(
-    problem: Problem, zygote: Zygote, policy: Policy, *, gpu: int = 0
-) -> GpuPreparedProblem:
-    """Start the problem's referee.
+def prepare_on_gpu(problem: Problem, referee: RefereeProcess) -> GpuPreparedProblem:
+    """Have the referee prepare a problem.
 
     Raises ProblemError, with a message for the problem's author, for whatever does not work;
     SandboxError for a broken machine.
     """
     where = problem.path or problem.name
-    child = zygote.spawn(ENTRY, limits=policy.reference_limits, gpu=gpu)
-    try:
-        child.send({"code": problem.code, "policy": policy.seeded().settings()})
-        try:
-            report = child.receive(policy.reference_limits.wall_s)
-        except ValueError:
-            report = None
-        if report is None:
-            ending = child.finish()
-            raise ProblemError(
-                f"{where}: the problem's own code ended its process or did not finish in "
-                f"{policy.reference_limits.wall_s:.0f} s ({ending.limit or ending.exit_code})"
-            )
-        if "fault" in report:
-            raise ProblemError(f"{where}: {report['fault']}")
-    except BaseException:
-        child.close()
-        raise
-    prepared = _assemble(problem, report, child)
-    weakref.finalize(prepared, child.close)
+    number, report = referee.prepare(problem.code)
+    if "fault" in report:
+        raise ProblemError(f"{where}: {report['fault']}")
+    prepared = _assemble(problem, report, number, referee)
+    weakref.finalize(prepared, referee.forget, number)
     return prepared
 
 
-def _assemble(problem: Problem, report: Message, child: Child) -> GpuPreparedProblem:
+def _assemble(
+    problem: Problem, report: Message, number: int, referee: RefereeProcess
+) -> GpuPreparedProblem:
     variations = tuple(str(name) for name in report["variations"])
     notes = [str(note) for note in report["notes"]]
     if report["other_weights"] and not report["uses_weights"]:
@@ -128,6 +209,6 @@ def _assemble(problem: Problem, report: Message, child: Child) -> GpuPreparedPro
         seconds=float(report["seconds"]),
         case_bytes=int(report["case_bytes"]),
         gpu=str(report["gpu"]),
-        directory=Path(child.directory),
-        referee=child,
+        number=number,
+        referee=referee,
     )

@@ -44,7 +44,11 @@ class GpuWorker(Worker):
         self._fill = not self._job.get("timing")
         self._launches = launches.load(self._job["launch_library"])
         self._launches.skip(bool(self._job.get("skip_launches")))
+        self._launches.count(), self._launches.kernels()  # looked up before the candidate watches
         intercept.install(build=self._ask_for_build, map_device=False)
+
+    def skip_launches(self) -> None:
+        self._launches.skip(True)
 
     def launch_count(self) -> int:
         return self._launches.count()

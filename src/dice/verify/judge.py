@@ -78,7 +78,7 @@ class Judge:
         Raises ProblemError, with a message that says what to do, for the author's mistakes.
         """
         if isinstance(self.backend, CudaBackend):
-            return prepare_on_gpu(problem, self._zygote, self.backend.policy, gpu=self.backend.gpu)
+            return prepare_on_gpu(problem, self.backend.referee)
         return prepare(problem, self._zygote, self.policy)
 
     def judge(self, prepared: Prepared, candidate: Candidate) -> Verdict:
@@ -86,6 +86,8 @@ class Judge:
         return judge_candidate(self.backend, prepared, candidate)
 
     def close(self) -> None:
+        if isinstance(self.backend, CudaBackend):
+            self.backend.referee.close()
         self._zygote.close()
 
     def __enter__(self) -> "Judge":
@@ -99,6 +101,7 @@ class SimtBackend:
     """Kernels on the CPU's emulator. See `trial.Backend`."""
 
     name = "simt"
+    blind_in_process = False
 
     def __init__(self, policy: Policy, options: BuildOptions, zygote: Zygote) -> None:
         self.policy, self._options, self._zygote = policy, options, zygote

@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -75,6 +75,8 @@ class Backend(Protocol):
     """"simt" or "cuda"."""
     policy: Policy
     protections: Features
+    blind_in_process: bool
+    """Whether the run without kernels follows in the same process: where starting one is dear."""
     checked: str
     """What a run without a fault has shown beside its results, for people; empty when nothing."""
 
@@ -133,6 +135,10 @@ class Trial:
     early: bool = False
     """Whether the process ended before it was told to."""
     result: ChildResult | None = None
+    blind: "Trial | None" = None
+    """What the candidate did without its kernels, where that ran in this process."""
+    _first: int = 0
+    """Number of the first call in its process."""
     _nonce: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def run(self, calls: int | None = None) -> None:
@@ -142,7 +148,34 @@ class Trial:
         """
         with self.backend.spawn(self.prepared) as child:
             self._converse(child, calls)
+            if self.backend.blind_in_process and self.launches and not self._faulty():
+                self.blind = self._without_kernels(child)
             self.result = child.finish()
+            if self.blind is not None and self.blind.early:
+                # all calls had been answered: how it ended without its kernels tells nothing
+                self.result = replace(
+                    self.result, limit=None, signal=None, exit_code=0, timed_out=False
+                )
+
+    def _faulty(self) -> bool:
+        """Whether the ruling is clear already."""
+        return self.early or rules.decisive(self.evidence)
+
+    def _without_kernels(self, child: Child) -> "Trial":
+        """The same calls again in the same process, with every launch a no-op."""
+        blind = Trial(self.backend, self.prepared, self.candidate, skip_launches=True)
+        blind._nonce, blind._first = self._nonce, self._first + self.calls
+        target = Path(child.directory) / "state_again.bin"
+        if not blind._delivered(
+            target, lambda: deliver(self.prepared.directory / "state.bin", target)
+        ):
+            return blind
+        child.send({"do": "blind", "path": target.name})
+        if blind._next(child, self.backend.policy.call_s) is not None:
+            for index in range(self.prepared.calls):
+                if not blind._call(child, index):
+                    break
+        return blind
 
     def _converse(self, child: Child, calls: int | None) -> None:
         prepared, policy, directory = self.prepared, self.backend.policy, Path(child.directory)
@@ -195,7 +228,7 @@ class Trial:
 
     def _call(self, child: Child, index: int | str) -> bool:
         """One input; False when there is nothing more to learn."""
-        directory, number = Path(child.directory), self.calls
+        directory, number = Path(child.directory), self._first + self.calls
         given, output = f"input_{number}.bin", f"output_{number}.bin"
         target = directory / given
         if not self._delivered(target, lambda: self.prepared.write_input(index, target)):

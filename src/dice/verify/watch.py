@@ -21,7 +21,9 @@ from dice.sandbox import wire
 from dice.verify import trees
 
 _SEARCHES = {"gc.get_objects", "gc.get_referrers", "sys._current_frames"}
-_CONTROLS = re.compile(r"^(simt_|dice_cuda_(set_skip|launch_count|launched)$|Py(Eval|Frame|GC|ThreadState|Interpreter)|_Py)")
+_CONTROLS = re.compile(
+    r"^(simt_|dice_cuda_(set_skip|launch_count|launched)$|Py(Eval|Frame|GC|ThreadState|Interpreter)|_Py)"
+)
 
 
 class Seal:
