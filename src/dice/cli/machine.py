@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dice.engine import LLM
-    from dice.verify import Judge
+    from dice.verify import Judge, Policy
 
 
 @contextmanager
-def open_judge(status: Any, *, seed: int) -> "Iterator[Judge]":
+def open_judge(
+    status: Any,
+    *,
+    seed: int | None = None,
+    policy: "Policy | None" = None,
+    backend: str = "simt",
+    sanitizer: tuple[str, ...] = (),
+) -> "Iterator[Judge]":
     """A judge ready to work; the first one on a machine builds its precompiled header.
 
     Raises:
@@ -21,8 +28,13 @@ def open_judge(status: Any, *, seed: int) -> "Iterator[Judge]":
 
     from dice.verify import Judge, Policy
 
-    policy = dataclasses.replace(Policy(), seed=seed)
-    with Steps(status) as steps, Judge(policy, on_progress=steps.show) as judge:
+    policy = policy or Policy()
+    if seed is not None:
+        policy = dataclasses.replace(policy, seed=seed)
+    with (
+        Steps(status) as steps,
+        Judge(policy, backend=backend, sanitizer=sanitizer, on_progress=steps.show) as judge,
+    ):
         steps.done()
         yield judge
 

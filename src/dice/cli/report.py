@@ -8,7 +8,7 @@ from rich.text import Text
 
 from dice.types import Verdict, VerdictKind
 
-_STYLES = {
+_STYLES: dict[str, str] = {
     VerdictKind.CORRECT: "bold green",
     VerdictKind.UNTESTABLE: "bold yellow",
     VerdictKind.NO_CUSTOM_KERNEL: "bold yellow",
@@ -22,17 +22,37 @@ _NVCC = {
 }
 
 
+_ATTRIBUTION = {
+    "custom": "made by its own kernels",
+    "mixed": "made by its kernels and PyTorch",
+    "library": "made by a library",
+    "pytorch": "made by PyTorch",
+}
+
+
+def style_of(kind: str) -> str:
+    """How a kind of verdict is printed; what is no kind is an error."""
+    return _STYLES.get(kind, "bold red")
+
+
 def print_verdict(console: Console, title: str, verdict: Verdict) -> None:
     """One line with the ruling, then its evidence, indented."""
-    style = _STYLES.get(verdict.kind, "bold red")
     seconds = [
         f"{label} {value:.1f} s"
         for label, value in (("built in", verdict.build_s), ("ran in", verdict.run_s))
         if value is not None
     ]
-    tail = ", ".join([*seconds, _NVCC.get(verdict.nvcc, verdict.nvcc)])
+    origin = [_ATTRIBUTION[verdict.attribution]] if verdict.attribution in _ATTRIBUTION else []
+    compiled = (
+        [_NVCC.get(verdict.nvcc, verdict.nvcc)] if verdict.backend == "simt" else ["on a GPU"]
+    )
+    tail = ", ".join([*seconds, *origin, *compiled])
     console.print(
-        Text.assemble((f"{title}: ", "bold"), (str(verdict.kind), style), (f"  ({tail})", "dim"))
+        Text.assemble(
+            (f"{title}: ", "bold"),
+            (str(verdict.kind), style_of(verdict.kind)),
+            (f"  ({tail})", "dim"),
+        )
     )
     for evidence in verdict.evidence:
         for i, line in enumerate(evidence.message.rstrip().splitlines()[:12]):

@@ -10,9 +10,10 @@ from dice.verify.policy import Policy
 
 if TYPE_CHECKING:
     from dice.verify.judge import Judge
+    from dice.verify.pool import Job, Outcome, Pool
     from dice.verify.trial import Prepared
 
-__all__ = ["Judge", "Policy", "Prepared"]
+__all__ = ["Job", "Judge", "Outcome", "Policy", "Pool", "Prepared"]
 
 
 def __getattr__(name: str) -> Any:
@@ -24,4 +25,8 @@ def __getattr__(name: str) -> Any:
         from dice.verify.trial import Prepared
 
         return Prepared
+    if name in ("Job", "Outcome", "Pool"):
+        from dice.verify import pool
+
+        return getattr(pool, name)
     raise AttributeError(name)

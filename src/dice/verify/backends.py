@@ -32,7 +32,7 @@ def gpus() -> tuple[str, ...]:
 
 
 def choose(backend: str) -> str:
-    """ "simt" or "cuda"; "auto" takes the GPU where there is one. Raises UserError."""
+    """Name of the backend, simt or cuda: "auto" takes the GPU where there is one. Raises UserError."""
     if backend not in BACKENDS:
         raise UserError(f"backend {backend!r} is none of {', '.join(BACKENDS)}")
     if backend == "cuda" and not gpus():

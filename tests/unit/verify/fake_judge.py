@@ -19,7 +19,7 @@ class FakeJudge:
         return problem
 
     def judge(self, prepared, candidate):
-        word, _, argument = candidate.code.partition(" ")
+        word, _, argument = candidate.code.strip().partition(" ")
         if word == "sleep":
             time.sleep(float(argument))
         elif word == "die":
@@ -27,7 +27,7 @@ class FakeJudge:
         elif word == "die_once" and not Path(argument).exists():
             Path(argument).touch()
             os._exit(9)
-        elif word == "raise":
+        elif (word == "if_missing" and not Path(argument).exists()) or word == "raise":
             raise SandboxError(argument)
         message = f"{os.getpid()} {self.prepared} {os.environ.get('CUDA_VISIBLE_DEVICES')}"
         evidence = (Evidence(kind="seen", message=message),)
