@@ -62,7 +62,10 @@ class Decoder:
             return None
         body = bytes(self._buffer[4 : 4 + length])
         del self._buffer[: 4 + length]
-        message = json.loads(body)
+        try:
+            message = json.loads(body)
+        except RecursionError as error:
+            raise ValueError("a message nested too deeply") from error
         if not isinstance(message, dict):
             raise ValueError("a message that is no object")
         return message

@@ -229,7 +229,7 @@ def claims_verdict(line: str) -> bool:
         return False
     try:
         value = json.loads(line[start:])
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     if not isinstance(value, dict):
         return False
