@@ -54,6 +54,11 @@ def library_path(options: BuildOptions) -> Path:
     return _runtime_dir(options) / f"lib{layout.LIBRARY}.so"
 
 
+def header_path(options: BuildOptions, *, full: bool = False) -> Path:
+    """The precompiled header (there once `ensure_prelude` has returned)."""
+    return _header_dir(options, full) / "dice_prelude.h.gch"
+
+
 def ensure_prelude(
     options: BuildOptions, on_progress: Progress | None = None, *, full: bool = False
 ) -> Path:
