@@ -1,6 +1,7 @@
 """Kernels on a GPU: split builds, a confined worker with the device, the problem's referee beside it."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from dice.types import Evidence
 from dice.verify.gpu_reference import RefereeProcess
 from dice.verify.policy import Policy
 from dice.verify.sanitizer import Rerun, sanitize
+from dice.verify.slots import GpuSlots
 from dice.verify.trial import Inspection, Message, Prepared, Trial
 
 ENTRY = "dice.verify.gpu_worker:main"
@@ -48,6 +50,7 @@ class CudaBackend:
     ) -> None:
         prelude.ensure_prelude(options, on_progress)
         self.policy, self.gpu = for_gpu(policy.seeded()), gpu
+        self.slots = GpuSlots(str(gpu))
         self.referee = RefereeProcess(zygote, self.policy, gpu)
         self._options, self._zygote, self._sanitizer = options, zygote, tuple(sanitizer)
         self._library = prelude.library_path(options)
@@ -62,6 +65,9 @@ class CudaBackend:
             private=(str(prepared.directory), str(Path(prepared.problem.path or "/nonexistent"))),
             gpu=self.gpu,
         )
+
+    def running(self) -> AbstractContextManager[None]:
+        return self.slots.turn()
 
     def job(self) -> Message:
         return {"launch_library": str(self._library)}

@@ -6,6 +6,7 @@ Everything that does not depend on the backend is in `trial` (one process) and `
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from dice.sandbox import Child, Zygote, features
@@ -78,7 +79,8 @@ class Judge:
         Raises ProblemError, with a message that says what to do, for the author's mistakes.
         """
         if isinstance(self.backend, CudaBackend):
-            return prepare_on_gpu(problem, self.backend.referee)
+            with self.backend.running():
+                return prepare_on_gpu(problem, self.backend.referee)
         return prepare(problem, self._zygote, self.policy)
 
     def judge(self, prepared: Prepared, candidate: Candidate) -> Verdict:
@@ -119,6 +121,9 @@ class SimtBackend:
             readable=(str(self._library.parent),),
             private=(str(prepared.directory), str(Path(prepared.problem.path or "/nonexistent"))),
         )
+
+    def running(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def job(self) -> Message:
         return {

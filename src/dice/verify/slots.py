@@ -9,10 +9,15 @@ cache directory share the locks, whether or not they belong to one pool.
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from dice.toolchain.cache import cache_root, file_lock
+
+TURNS = 6
+"""Processes that launch work on one GPU at once."""
+_RETRY_S = 0.005
 
 
 def visible_device() -> str:
@@ -40,6 +45,30 @@ class GpuSlots:
         """Use the GPU beside others. Waits while somebody times or waits to."""
         with self._hold(fcntl.LOCK_SH):
             yield
+
+    @contextlib.contextmanager
+    def turn(self, places: int = TURNS) -> Iterator[None]:
+        """One of a few places for those who launch work right now.
+
+        A GPU switches between processes by time slices, so what many do at once takes longer for each
+        and no less for all. Nobody who holds a turn may wait for another lock.
+        """
+        start = os.getpid() % places
+        while True:
+            for step in range(places):
+                path = self._room.with_suffix(f".turn{(start + step) % places}")
+                place = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                try:
+                    fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    os.close(place)
+                    continue
+                try:
+                    yield
+                finally:
+                    os.close(place)
+                return
+            time.sleep(_RETRY_S)
 
     @contextlib.contextmanager
     def timing(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -83,6 +84,9 @@ class Backend(Protocol):
     def spawn(self, prepared: Prepared) -> Child:
         """A confined process with the worker in it."""
 
+    def running(self) -> AbstractContextManager[None]:
+        """Around calls: where few may launch work at once."""
+
     def job(self) -> Message:
         """The backend's own fields of the worker's first message."""
 
@@ -147,9 +151,12 @@ class Trial:
         `calls` limits the inputs; other weights are tried only without a limit.
         """
         with self.backend.spawn(self.prepared) as child:
-            self._converse(child, calls)
-            if self.backend.blind_in_process and self.launches and not self._faulty():
-                self.blind = self._without_kernels(child)
+            ready = self._open(child)
+            if ready is not None:
+                with self.backend.running():
+                    self._converse(child, calls, matched=not ready.get("unmatched"))
+                    if self.backend.blind_in_process and self.launches and not self._faulty():
+                        self.blind = self._without_kernels(child)
             self.result = child.finish()
             if self.blind is not None and self.blind.early:
                 # all calls had been answered: how it ended without its kernels tells nothing
@@ -177,7 +184,8 @@ class Trial:
                     break
         return blind
 
-    def _converse(self, child: Child, calls: int | None) -> None:
+    def _open(self, child: Child) -> Message | None:
+        """Have the candidate imported and constructed, its builds served; None when that failed."""
         prepared, policy, directory = self.prepared, self.backend.policy, Path(child.directory)
         self.notes += prepared.notes
         for name in ("init.bin", "state.bin"):
@@ -191,14 +199,17 @@ class Trial:
         }
         child.send(self.job)
         ready = self._next(child, policy.import_s)
-        if ready is None:
-            return
-        self._note_weights(ready)
-        for index in range(prepared.calls if calls is None else calls):
+        if ready is not None:
+            self._note_weights(ready)
+        return ready
+
+    def _converse(self, child: Child, calls: int | None, *, matched: bool) -> None:
+        """Call after call, until there is nothing more to learn."""
+        for index in range(self.prepared.calls if calls is None else calls):
             if not self._call(child, index):
                 return
         if calls is None:
-            self._other_weights(child, matched=not ready.get("unmatched"))
+            self._other_weights(child, matched=matched)
 
     def _other_weights(self, child: Child, *, matched: bool) -> None:
         if not self.prepared.other_weights or not self.backend.policy.perturb_weights:

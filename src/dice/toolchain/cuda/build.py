@@ -47,7 +47,7 @@ from dice.toolchain.units import (
 
 logger = logging.getLogger(__name__)
 
-KIND = "cuda"
+KIND = "cuda-extensions"
 _FORMAT = "1"
 
 
@@ -119,6 +119,8 @@ def device_check(sources: ExtensionSources, options: CudaOptions | None = None) 
 def _halves(sources: ExtensionSources) -> _Halves:
     if sources.stock_reason:
         raise CannotSplit(sources.stock_reason)
+    if "cudnn" in sources.cuda_sources + sources.cpp_sources:
+        raise CannotSplit("it calls cuDNN, which crashes in a split build")
     flags = device_flags(sources.cuda_flags)
     if flags.unknown is not None:
         raise CannotSplit(f"the flag {flags.unknown} is not known")
