@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dice.errors import ToolchainError
 from dice.toolchain.bindings import HELPERS, MODULE_NAME
-from dice.toolchain.cache import Cache, cache_root, digest, file_lock
+from dice.toolchain.cache import SIZE_LIMIT_MIB, Cache, cache_root, digest, file_lock
 from dice.toolchain.compiler import compiler_identity, find_compiler, run_own
 from dice.toolchain.simt import layout
 from dice.toolchain.source import BuildOptions
@@ -28,6 +28,7 @@ Progress = Callable[[str], None]
 
 BUILD_TIMEOUT_S = 600.0
 UNUSED_S = 30 * 24 * 3600
+RECENT_S = 3600
 
 _SLIM = '#include "simt_slim.h"\n#include <cstring>\n'
 _FULL = '#include "simt_full.h"\n#include <cstring>\n'
@@ -252,13 +253,23 @@ def mark_used(*folders: Path) -> None:
             os.utime(folder)
 
 
-def remove_unused(root: Path) -> None:
-    """Remove runtimes and headers that no process has used for long: each takes 230 MiB or more."""
-    horizon = time.time() - UNUSED_S
+def remove_unused(root: Path, *, limit_mib: int = SIZE_LIMIT_MIB) -> None:
+    """Remove runtimes and headers that no process needs: each takes 230 MiB or more.
+
+    What was not used for a month goes, and over the size limit what was not used for an hour, the
+    longest unused first; every build counts as a use.
+    """
+    folders = []
     for folder in root.iterdir():
         with contextlib.suppress(FileNotFoundError):
-            if folder.stat().st_mtime < horizon:
-                shutil.rmtree(folder, ignore_errors=True)
+            size = sum(file.stat().st_size for file in folder.iterdir())
+            folders.append((folder.stat().st_mtime, size, folder))
+    now, total = time.time(), 0
+    for used, size, folder in sorted(folders, reverse=True):
+        total += size
+        idle_s = now - used
+        if idle_s > UNUSED_S or (total > limit_mib << 20 and idle_s > RECENT_S):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def build_own(command: list[str | Path], workspace: Path, what: str) -> None:

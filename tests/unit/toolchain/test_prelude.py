@@ -2,6 +2,7 @@
 
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,20 @@ def test_unused_headers_are_removed(tmp_path: Path) -> None:
         (tmp_path / name / "file").write_text("x")
         moment = os.stat(tmp_path).st_mtime - age
         os.utime(tmp_path / name, (moment, moment))
-    prelude._remove_unused(tmp_path)
+    prelude.remove_unused(tmp_path)
     assert [one.name for one in tmp_path.iterdir()] == ["new"]
+
+
+def test_headers_over_the_size_limit_go_but_never_those_in_use(tmp_path: Path) -> None:
+    now = time.time()
+    for name, idle_s in (("in_use", 10), ("recent", 4000), ("older", 5000), ("oldest", 6000)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "header.gch").write_bytes(bytes(1 << 20))
+        os.utime(tmp_path / name, (now - idle_s, now - idle_s))
+    prelude.remove_unused(tmp_path, limit_mib=2)
+    assert {one.name for one in tmp_path.iterdir()} == {"in_use", "recent"}
+    prelude.remove_unused(tmp_path, limit_mib=0)
+    assert {one.name for one in tmp_path.iterdir()} == {"in_use"}
 
 
 def test_a_compiler_that_fails_on_our_own_sources_is_a_toolchain_error(
