@@ -6,9 +6,10 @@ Everything that does not depend on the backend is in `trial` (one process) and `
 import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
+from dice.errors import ProblemError
 from dice.sandbox import Child, Zygote, features
 from dice.toolchain import prelude
 from dice.toolchain.build import build
@@ -16,6 +17,7 @@ from dice.toolchain.cuda.options import CudaOptions, gpu_architecture
 from dice.toolchain.nvcc import compile_check, find_nvcc
 from dice.toolchain.source import BuildOptions, BuiltExtension, ExtensionSources
 from dice.types import Candidate, Evidence, Problem, Verdict
+from dice.verify import sizes
 from dice.verify.gpu_backend import CudaBackend
 from dice.verify.gpu_reference import prepare_on_gpu
 from dice.verify.policy import Policy
@@ -27,6 +29,9 @@ ENTRY = "dice.verify.worker:main"
 _PRELOAD = ("dice.verify.worker", "dice.verify.warm:warm_up")
 _GPU_PRELOAD = ("dice.verify.gpu_worker", "dice.verify.gpu_referee", "dice.verify.warm:warm_up")
 """Imported before the processes of a GPU fork; CUDA itself is started in each of them."""
+
+_KEPT_PROBLEMS = 16
+"""Problems prepared again at sizes that candidates have in their code."""
 
 
 class Judge:
@@ -50,6 +55,7 @@ class Judge:
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
         self.policy = policy or Policy()
+        self._kept: dict[tuple[str, frozenset[int]], Prepared | None] = {}
         if backend == "auto":
             backend = "simt" if gpu_architecture() is None else "cuda"
         on_gpu = backend == "cuda"
@@ -84,8 +90,33 @@ class Judge:
         return prepare(problem, self._zygote, self.policy)
 
     def judge(self, prepared: Prepared, candidate: Candidate) -> Verdict:
-        """Rule on one candidate. Never raises for what a candidate does."""
-        return judge_candidate(self.backend, prepared, candidate)
+        """Rule on one candidate. Never raises for what a candidate does.
+
+        A failure on a reduced problem does not count against a candidate with the unreduced sizes in its
+        code: it is judged with these sizes kept, and is `untestable` where that is too large.
+        """
+        verdict = judge_candidate(self.backend, prepared, candidate)
+        if verdict.kind not in sizes.DOUBTFUL or not prepared.changes:
+            return verdict
+        written = sizes.unreduced(candidate.code, prepared.changes)
+        if not written:
+            return verdict
+        kept = self._keeping(prepared, written)
+        if kept is None:
+            return sizes.untestable(verdict, written)
+        return judge_candidate(self.backend, kept, candidate)
+
+    def _keeping(self, prepared: Prepared, written: frozenset[int]) -> Prepared | None:
+        """The problem again with some sizes kept, None where it does not fit."""
+        key = (prepared.problem.code, written)
+        if key not in self._kept:
+            kept: Prepared | None = None
+            with suppress(ProblemError):
+                kept = prepare(prepared.problem, self._zygote, self.policy, keep=written)
+            if len(self._kept) >= _KEPT_PROBLEMS:
+                self._kept.pop(next(iter(self._kept)), None)
+            self._kept[key] = kept
+        return self._kept[key]
 
     def close(self) -> None:
         if isinstance(self.backend, CudaBackend):

@@ -86,17 +86,23 @@ def cost(measured: Measured, policy: Policy, *, budget: float = 1.0) -> float:
 
 
 def reduce_code(
-    code: str, measure: Callable[[str], Measured], policy: Policy, *, budget: float = 1.0
+    code: str,
+    measure: Callable[[str], Measured],
+    policy: Policy,
+    *,
+    budget: float = 1.0,
+    keep: frozenset[int] = frozenset(),
 ) -> Reduced:
     """Shrink `code` until `measure` finds that it fits `budget` times the policy's sizes.
 
+    Sizes in `keep` stay as they are.
     The result may still be too large (see its `measured`); nothing is raised for that.
     """
     measured = measure(code)
     if measured.error is None and cost(measured, policy, budget=budget) <= 1:
         return Reduced(code=code, changes=(), measured=measured)
     tree = _Folded().visit(ast.parse(code))
-    knobs = _find_knobs(tree)
+    knobs = [knob for knob in _find_knobs(tree) if knob.original not in keep]
     deadline = time.monotonic() + policy.reduce_s
     runs, floors = measured.error is None, [SMALLEST, 8, 4]
     while knobs and floors and time.monotonic() < deadline:

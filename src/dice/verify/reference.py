@@ -102,8 +102,10 @@ def deliver(source: Path, target: Path) -> None:
         shutil.copyfileobj(given, taken, 1 << 20)
 
 
-def prepare(problem: Problem, zygote: Zygote, policy: Policy) -> PreparedProblem:
-    """Run the problem's own code in its own confined process.
+def prepare(
+    problem: Problem, zygote: Zygote, policy: Policy, *, keep: frozenset[int] = frozenset()
+) -> PreparedProblem:
+    """Run the problem's own code in its own confined process. Sizes in `keep` are not reduced.
 
     Raises ProblemError, with a message for the problem's author, for whatever does not work;
     SandboxError for a broken machine. Without a seed in the policy a secret one is drawn.
@@ -111,7 +113,7 @@ def prepare(problem: Problem, zygote: Zygote, policy: Policy) -> PreparedProblem
     policy = policy.seeded()
     where = problem.path or problem.name
     with zygote.spawn(ENTRY, limits=policy.reference_limits) as child:
-        child.send({"code": problem.code, "policy": policy.settings()})
+        child.send({"code": problem.code, "policy": policy.settings(), "keep": sorted(keep)})
         try:
             report = child.receive(policy.reference_limits.wall_s)
         except ValueError:

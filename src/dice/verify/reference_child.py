@@ -38,18 +38,18 @@ def main(channel: Channel) -> int:
     torch.set_num_threads(1)
     policy = Policy(**request["policy"])
     try:
-        channel.send(_prepare(request["code"], policy))
+        channel.send(_prepare(request["code"], policy, frozenset(request.get("keep", ()))))
     except ProblemFault as fault:
         channel.send({"fault": str(fault)})
     return 0
 
 
-def _prepare(code: str, policy: Policy) -> Message:
+def _prepare(code: str, policy: Policy, keep: frozenset[int]) -> Message:
     if not torch.cuda.is_available():
         cuda_device.install(torch)
     budget = 1.0
     while True:
-        reduced = reduce_code(code, measure, policy, budget=budget)
+        reduced = reduce_code(code, measure, policy, budget=budget, keep=keep)
         if reduced.measured.error is None and cost(reduced.measured, policy, budget=budget) > 4:
             raise ProblemFault(
                 f"too large for this machine: {reduced.measured.elements:,} elements and "

@@ -7,6 +7,8 @@ is used against the candidate, not for it, with one exception: the count of laun
 
 import contextlib
 import hashlib
+import linecache
+import sys
 import traceback
 import types
 import warnings
@@ -191,7 +193,8 @@ class Worker:
         except (SyntaxError, ValueError) as error:
             raise _Stop(self._report("import", "syntax_error", _describe(error))) from error
         # inspect.getsource and pickling look the module up
-        __import__("sys").modules["candidate"] = module
+        sys.modules["candidate"] = module
+        linecache.cache[CANDIDATE_FILE] = (len(code), None, code.splitlines(True), CANDIDATE_FILE)
         self._run("import", exec, compiled, module.__dict__)
         return module.__dict__
 
