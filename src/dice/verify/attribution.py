@@ -159,7 +159,7 @@ def _overloads(operator: str) -> list[str]:
 def _is_view(operator: str) -> bool:
     names = _overloads(operator)
     packet = getattr(torch.ops.aten, operator, None)
-    return bool(names) and all(getattr(packet, name).is_view for name in names)
+    return any(getattr(packet, name).is_view for name in names)
 
 
 def _list(names: Iterable[str]) -> str:
