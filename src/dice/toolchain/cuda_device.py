@@ -1,7 +1,8 @@
 """The CUDA device as Python code sees it, mapped to the CPU.
 
-Tensors stay CPU tensors: `x.is_cuda` is True all the same and `x.device` says "cpu". Every call that
-takes a device accepts "cuda" (string, `torch.device`, or index) and means the CPU.
+Tensors stay CPU tensors: `x.is_cuda` is True all the same and `x.device` says "cuda:0" (for every tensor:
+one that a GPU program would have left on the CPU is not told apart). Every call that takes a device accepts
+"cuda" (string, `torch.device`, or index) and means the CPU.
 """
 
 import contextlib
@@ -81,11 +82,14 @@ def install(torch: Any) -> None:
     torch.Tensor.cuda = lambda self, *args, **kwargs: self
     torch.nn.Module.cuda = lambda self, *args, **kwargs: self
     torch.Tensor.is_cuda = property(lambda self: True)
+    torch.Tensor.is_cpu = property(lambda self: False)
+    torch.Tensor.device = _device_property(torch)
+    torch.backends.cudnn.is_acceptable = lambda tensor: False
     torch.Tensor.get_device = lambda self: 0
     torch.Tensor.pin_memory = lambda self, *args, **kwargs: self
     torch.load = _mapped(torch.load, to_cpu, keywords=("map_location",))
     torch.set_default_device = _mapped(torch.set_default_device, to_cpu, positional=True)
-    _map_device_class(torch)
+    _map_device_class(torch, to_cpu)
     _map_module_devices(torch, to_cpu)
     _install_cuda_module(torch)
 
@@ -146,27 +150,30 @@ def _mapped_type(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _map_device_class(torch: Any) -> None:
-    """`torch.device("cuda")` gives the CPU device; `isinstance` and annotations keep working."""
-    original = torch.device
+def _device_property(torch: Any) -> property:
+    """`Tensor.device`: "cuda:0" for a CPU tensor, the truth for any other."""
+    cuda = torch.device("cuda", 0)
+    truth = torch._C.TensorBase.device.__get__
 
-    class DeviceType(type):
-        def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, original)
+    def device(self: Any) -> Any:
+        real = truth(self)
+        return cuda if real.type == "cpu" else real
 
-        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            first = args[0] if args else kwargs.get("type", kwargs.get("device"))
-            if isinstance(first, int) or (isinstance(first, str) and first.startswith("cuda")):
-                return original("cpu")
-            if isinstance(first, original) and first.type == "cuda":
-                return original("cpu")
-            return original(*args, **kwargs)
+    return property(device)
 
-    class device(metaclass=DeviceType):  # noqa: N801
-        """Stands for `torch.device`."""
 
-    device.__module__, device.__qualname__ = "torch", "device"  # devices pickle by this name
-    torch.device = device
+def _map_device_class(torch: Any, to_cpu: Callable[[Any], Any]) -> None:
+    """`with torch.device("cuda"):` makes CPU tensors."""
+    from torch.utils._device import DeviceContext
+
+    context: Any = DeviceContext
+    original = context.__init__
+
+    @functools.wraps(original)
+    def construct(self: Any, device: Any) -> None:
+        original(self, to_cpu(device))
+
+    context.__init__ = construct
 
 
 def _map_module_devices(torch: Any, to_cpu: Callable[[Any], Any]) -> None:

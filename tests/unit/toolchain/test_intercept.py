@@ -37,7 +37,7 @@ def run(body: str, tmp_path: Path) -> object:
     return json.loads(line.removeprefix("RESULT "))
 
 
-def test_the_device_is_the_cpu(tmp_path: Path) -> None:
+def test_the_cuda_device_works_on_the_cpu(tmp_path: Path) -> None:
     result = run(
         """
 x = torch.randn(3, 4, device="cuda").cuda().to("cuda").to(torch.device("cuda:0")).to(0)
@@ -50,11 +50,14 @@ with torch.device("cuda"), torch.cuda.stream(torch.cuda.Stream()), torch.cuda.de
     z = torch.zeros(2)
 recurrent = torch.nn.LSTM(4, 4, 2)(x)[0]
 result = [str(y.device), str(z.device), x.is_cuda, torch.cuda.is_available(), begin.elapsed_time(end) >= 0,
-          isinstance(x.device, torch.device), torch.device("cuda").type, torch.cuda.device_count(), list(recurrent.shape)]
+          isinstance(x.device, torch.device), torch.device("cuda").type, torch.cuda.device_count(), list(recurrent.shape),
+          x.device.type, x.device == torch.device("cuda:0"), torch.zeros(2, device=x.device).new_ones(2, device=x.device).tolist(),
+          x.to(z.device).add(1).device.index, layer.weight.device.type, torch.empty(1, device="meta").device.type]
 """,
         tmp_path,
     )
-    assert result == ["cpu", "cpu", True, True, True, True, "cpu", 1, [3, 4]]
+    seen = ["cuda:0", "cuda:0", True, True, True, True, "cuda", 1, [3, 4]]
+    assert result == [*seen, "cuda", True, [1.0, 1.0], 0, "cuda", "meta"]
 
 
 def test_load_inline_under_every_name_and_with_every_argument(
