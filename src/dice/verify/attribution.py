@@ -31,9 +31,13 @@ _BLAS = re.compile(
 )
 _CONTROLS = re.compile(
     rb"\0(simt_(?:set|get|diag|warning|alloc|launch)_?\w*|dice_cuda_(?:set_skip|launch_count|launched)"
-    rb"|_ZN4simt\d+(?:options|launch_count|skip_launches)E?"
-    rb"|Py(?:Eval_Get|Frame_|GC_|ThreadState_|Interpreter)\w*|_?Py(?:Frame|Interpreter)\w*)(?=\0)"
+    rb"|_ZN4simt\d+(?:options|launch_count|skip_launches)E?)(?=\0)"
 )
+_INTERPRETER = re.compile(
+    rb"\0(Py(?:Eval_Get|Frame_|GC_|ThreadState_|Interpreter)\w*|_?Py(?:Frame|Interpreter)\w*)(?=\0)"
+)
+_PYBIND = ("full", "stock")
+"""Routes whose bindings are pybind11's, which refers to the interpreter's frames itself."""
 _HIDES = b"ExcludeDispatchKeyGuard"
 _SERVICE = ("Create", "Destroy", "SetStream", "GetErrorString", "GetStatusString", "SetMathMode")
 
@@ -133,13 +137,16 @@ def library_calls(path: Path) -> set[str]:
     return found
 
 
-def controls(path: Path) -> list[str]:
-    """What a shared object refers to that only an attack on its own process needs."""
+def controls(path: Path, route: str) -> list[str]:
+    """What a shared object, built by `route`, refers to that only an attack on its own process needs."""
     try:
         data = path.read_bytes()
     except OSError:
         return []
-    return sorted({name.decode() for name in _CONTROLS.findall(data)})
+    found = set(_CONTROLS.findall(data))
+    if route not in _PYBIND:
+        found |= set(_INTERPRETER.findall(data))
+    return sorted(name.decode() for name in found)
 
 
 def _operator(symbol: str) -> str:

@@ -38,7 +38,7 @@ def _rule(trial: Trial) -> Verdict:
     evidence += rules.from_code(trial.candidate.code)
     evidence += [
         Evidence(kind="tampering", message=f"its extension refers to {', '.join(names)}")
-        for names in (attribution.controls(Path(one.path)) for one in trial.built)
+        for names in (attribution.controls(Path(one.path), one.route) for one in trial.built)
         if names
     ]
     notes, nvcc = list(trial.notes), "not_available"

@@ -200,7 +200,7 @@ def _stub(source: ParsedSource, item: _Item) -> Edit:
     own = _base_name(item.function)
     if item.template is not None:
         own += f"<{', '.join(_template_arguments(item.template))}>"
-    types = ", ".join(f"decltype({name})" for name in names)
+    types = ", ".join(f"::dice::parameter_t<decltype({name})>" for name in names)
     pointers = "".join(f"(void*)&{name}, " for name in names)
     code = (
         f"{{ void* dice_arguments[] = {{{pointers}nullptr}}; ::dice::launch("

@@ -74,6 +74,22 @@ DICE_MIN_MAX(double)
 
 namespace dice {
 
+// A parameter's type without const and __restrict__, which are no part of a function's type.
+template <class T>
+struct Parameter {
+  using type = std::remove_cv_t<T>;
+};
+template <class T>
+struct Parameter<T* __restrict__> {
+  using type = T*;
+};
+template <class T>
+struct Parameter<T* const __restrict__> {
+  using type = T*;
+};
+template <class T>
+using parameter_t = typename Parameter<T>::type;
+
 inline void configure(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr) {
   dice_cuda_configure(grid, block, shared, stream);
 }
