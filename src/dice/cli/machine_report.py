@@ -83,7 +83,7 @@ def _torch() -> tuple[Finding, Finding]:
         name="torch for CUDA",
         state="ok" if cuda else "missing",
         text=f"built for CUDA {cuda[1]}" if cuda else "this torch is built for the CPU alone",
-        hint="" if cuda else "pip install torch --index-url https://download.pytorch.org/whl/cu130",
+        hint="" if cuda else "install PyTorch's build for CUDA, as its installation guide shows",
     )
     return torch, build
 
