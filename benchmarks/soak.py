@@ -4,7 +4,7 @@
 
 Hostile candidates are the files of `tests/adversarial` whose verdict is known; honest ones are its look-alikes
 on two cheap problems and pairs of the synthesiser. Each has a comment of its own, so all are different; one
-honest file in four is also a new CUDA source and so a new build. Checked at the end: every job has exactly one
+honest file in eight is also a new CUDA source and so a new build. Checked at the end: every job has exactly one
 verdict, each of the kind it must have; no process, file in the temporary directory, shared memory segment or
 workspace in the build cache is left; file descriptors and memory of the long-lived processes did not grow;
 a worker that idles stays under 2 GiB. Exits with 1 when anything is not so.
@@ -35,8 +35,8 @@ from dice.verify import Policy
 from dice.verify.pool import Job, Outcome, Pool
 
 FILES = Path(__file__).parents[1] / "tests" / "adversarial"
-SLOW = {"timeout"}
-"""Verdicts that take as long as the limits allow: a few of them are enough."""
+SLOW = ("huge_compile", "memory_hog")
+"""These take as long as the limits allow, and so does every timeout: a few of them are enough."""
 FAMILIES = ("pointwise", "softmax", "reduce")
 POLICY = Policy(
     call_s=5.0,
@@ -96,8 +96,10 @@ def templates(folder: str) -> list[Template]:
 def plan(count: int, seed: int) -> list[Planned]:
     """A tenth hostile, a tenth from the synthesiser, the rest honest files; shuffled."""
     draw = random.Random(seed)
-    quick = [one for one in templates("exploits") if one.kind not in SLOW]
-    slow = [one for one in templates("exploits") if one.kind in SLOW]
+    quick, slow = [], []
+    for one in templates("exploits"):
+        lasts = one.kind == "timeout" or one.name.endswith(SLOW)
+        (slow if lasts else quick).append(one)
     draw.shuffle(quick)
     draw.shuffle(slow)
     hostile = count // 10
@@ -119,8 +121,10 @@ def plan(count: int, seed: int) -> list[Planned]:
         jobs.append(_planned(f"synth/{problems[which].name}", problems[which], code, "correct", k))
 
     honest = templates("honest")
+    draw.shuffle(honest)
+    honest = honest[: max(2, count // 20)]
     rest = count - len(jobs)
-    jobs += [_from(honest[k % len(honest)], k, fresh=k % 4 == 0) for k in range(rest)]
+    jobs += [_from(honest[k % len(honest)], k, fresh=k % 8 == 0) for k in range(rest)]
     draw.shuffle(jobs)
     return jobs
 

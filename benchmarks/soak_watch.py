@@ -161,9 +161,11 @@ class Outside:
         return cls(shared=shared, planted=frozenset(p for p in _PLANTED if os.path.exists(p)))
 
 
-def left_behind(before: Outside, own: Path, workers: set[int]) -> list[str]:
+def left_behind(
+    before: Outside, own: Path, workers: set[int], patience_s: float = 5.0
+) -> list[str]:
     """Everything of a closed pool that is still there."""
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline and tree(os.getpid()):
         time.sleep(0.05)
     found = [f"process {pid} is left: {name_of(pid)}" for pid in tree(os.getpid())]

@@ -22,7 +22,7 @@ before = soak_watch.Outside.now()
 subprocess.run(["sh", "-c", "sleep 60 &"], check=True)
 (own / "forgotten").mkdir()
 Path("/dev/shm", name).touch()
-found = soak_watch.left_behind(before, own, set())
+found = soak_watch.left_behind(before, own, set(), patience_s=0.2)
 os.unlink(f"/dev/shm/{name}")
 for pid in soak_watch.tree(os.getpid()):
     os.kill(pid, 9)
