@@ -26,7 +26,7 @@ def run_batch(
     from rich.console import Console
 
     from dice.cli.machine import Steps
-    from dice.verify.batch import Results, as_row, counts, jobs, pending, read_batch
+    from dice.verify.batch import NO_VERDICT, Results, as_row, counts, jobs, pending, read_batch
     from dice.verify.pool import Pool
 
     console = Console(highlight=False, soft_wrap=True)
@@ -67,7 +67,7 @@ def run_batch(
             if error is not None:
                 console.print(f"line {item.line} ({item.name}): {error['message']}", markup=False)
         console.print(f"written to {out}", markup=False)
-    return 1 if any(name.endswith("error") for name in found) else 0
+    return 1 if NO_VERDICT & set(found) else 0
 
 
 def resume_command() -> str:

@@ -28,7 +28,10 @@ from dice.types import Candidate, Problem
 from dice.verify.policy import Policy
 from dice.verify.pool import Job, Outcome
 
-PROBLEM_ERROR, MACHINE_ERROR = "problem", "machine"
+PROBLEM_ERROR, MACHINE_ERROR = "problem error", "machine error"
+"""What a line has instead of a kind of verdict."""
+NOT_JUDGED = "not judged"
+NO_VERDICT = frozenset((PROBLEM_ERROR, MACHINE_ERROR, NOT_JUDGED))
 
 
 class BatchLine(BaseModel):
@@ -205,13 +208,13 @@ def jobs(left: dict[str, list[Item]]) -> Iterator[Job]:
 
 
 def counts(items: list[Item], results: Results) -> dict[str, int]:
-    """How many lines ended how: kinds of verdicts, "problem error", "machine error", "not judged"."""
+    """How many lines ended how: kinds of verdicts, and those of `NO_VERDICT`."""
     found: dict[str, int] = {}
     for item in items:
         row = results.rows.get((item.id, item.name), {})
         if "verdict" in row:
             kind = str(row["verdict"]["kind"])
         else:
-            kind = f"{row['error']['kind']} error" if "error" in row else "not judged"
+            kind = str(row["error"]["kind"]) if "error" in row else NOT_JUDGED
         found[kind] = found.get(kind, 0) + 1
     return found

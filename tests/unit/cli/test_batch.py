@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from dice.cli.main import app
 from dice.errors import UserError
+from dice.types import VerdictKind
 from dice.verify.batch import Results, read_batch
 from dice.verify.policy import Policy
 from dice.verify.pool import Pool
@@ -147,6 +148,14 @@ def test_errors_are_no_verdicts_and_are_tried_again(dice, batch, tmp_path):
     assert exit_code == 0
     assert "1 judged" in output
     assert "machine error" not in output
+
+
+def test_every_kind_of_verdict_is_a_verdict(dice, tmp_path):
+    batch = tmp_path / "in.jsonl"
+    write(batch, [{"problem": PROBLEM, "candidate": f"be {kind}\n"} for kind in VerdictKind])
+    code, output = dice("--batch", batch, "--out", tmp_path / "out.jsonl", "--workers", 1)
+    assert code == 0
+    assert all(kind in output for kind in VerdictKind)
 
 
 def test_two_runs_do_not_write_to_one_file(batch, tmp_path):

@@ -31,7 +31,8 @@ class FakeJudge:
             raise SandboxError(argument)
         message = f"{os.getpid()} {self.prepared} {os.environ.get('CUDA_VISIBLE_DEVICES')}"
         evidence = (Evidence(kind="seen", message=message),)
-        return Verdict(kind=VerdictKind.CORRECT, evidence=evidence, notes=(candidate.code,))
+        kind = VerdictKind(argument) if word == "be" else VerdictKind.CORRECT
+        return Verdict(kind=kind, evidence=evidence, notes=(candidate.code,))
 
     def close(self):
         pass
