@@ -116,7 +116,10 @@ class Growth:
         ]
 
     def growth(self) -> dict[str, dict[str, float]]:
-        """From the second quarter of the samples to the last one, medians, of each role the most."""
+        """From the second quarter of the samples to the last, of each role the most.
+
+        Of memory the median; of descriptors the minimum, since a job in progress holds some.
+        """
         found: dict[str, dict[str, float]] = {}
         for (role, _), samples in self._samples.items():
             if len(samples) < SAMPLES:
@@ -124,7 +127,7 @@ class Growth:
             quarter = len(samples) // 4
             early, late = samples[quarter : 2 * quarter], samples[-quarter:]
             mib = statistics.median(m for m, _ in late) - statistics.median(m for m, _ in early)
-            fds = statistics.median(f for _, f in late) - statistics.median(f for _, f in early)
+            fds = float(min(f for _, f in late) - min(f for _, f in early))
             most = found.setdefault(role, {"MiB": mib, "descriptors": fds})
             most["MiB"] = round(max(most["MiB"], mib), 2)
             most["descriptors"] = max(most["descriptors"], fds)
