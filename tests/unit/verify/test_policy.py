@@ -11,7 +11,9 @@ def test_the_shipped_file_holds_the_defaults():
 
 def test_a_file_changes_what_it_names(tmp_path):
     file = tmp_path / "policy.toml"
-    file.write_text('[attribution]\nlibrary = "correct"\n[inputs]\nseed = 7\n[limits]\nwall_s = 5\n')
+    file.write_text(
+        '[attribution]\nlibrary = "correct"\n[inputs]\nseed = 7\n[limits]\nwall_s = 5\n'
+    )
     policy = Policy.from_toml(file)
     assert policy.earns("library") is VerdictKind.CORRECT
     assert policy.earns("pytorch") is VerdictKind.NO_CUSTOM_KERNEL
