@@ -56,13 +56,20 @@ def print_verdict(console: Console, title: str, verdict: Verdict) -> None:
     )
     for evidence in verdict.evidence:
         for i, line in enumerate(evidence.message.rstrip().splitlines()[:12]):
-            console.print(Text(("  - " if i == 0 else "    ") + line))
+            _print_hanging(console, "  - " if i == 0 else "    ", line)
 
 
 def print_notes(console: Console, notes: tuple[str, ...]) -> None:
     """What was shrunk, skipped or not protected: once per run, not per candidate."""
     for note in notes:
-        console.print(Text("  note: " + note, style="dim"))
+        _print_hanging(console, "  note: ", note, style="dim")
+
+
+def _print_hanging(console: Console, lead: str, text: str, style: str = "") -> None:
+    """`text` after `lead`; lines that do not fit go on below its beginning."""
+    width = max(20, console.width - len(lead))
+    for i, part in enumerate(Text(text, style=style).wrap(console, width)):
+        console.print(Text(lead if i == 0 else " " * len(lead), style=style) + part)
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
