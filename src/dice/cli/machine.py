@@ -27,13 +27,17 @@ def open_judge(
     import dataclasses
 
     from dice.verify import Judge, Policy
+    from dice.verify.backends import visible_gpu
 
     policy = policy or Policy()
+    gpu = visible_gpu() if backend == "cuda" else 0
     if seed is not None:
         policy = dataclasses.replace(policy, seed=seed)
     with (
         Steps(status) as steps,
-        Judge(policy, backend=backend, sanitizer=sanitizer, on_progress=steps.show) as judge,
+        Judge(
+            policy, backend=backend, gpu=gpu, sanitizer=sanitizer, on_progress=steps.show
+        ) as judge,
     ):
         steps.done()
         yield judge

@@ -44,6 +44,14 @@ def choose(backend: str) -> str:
     return backend
 
 
+def visible_gpu() -> int:
+    """Index of the GPU that this process is to use, from CUDA_VISIBLE_DEVICES. Raises UserError."""
+    first = (os.environ.get("CUDA_VISIBLE_DEVICES") or "0").split(",")[0].strip()
+    if not first.isdigit():
+        raise UserError(f"CUDA_VISIBLE_DEVICES={first}: name the GPU by its index, as in 0")
+    return int(first)
+
+
 def open_judge(
     policy: Policy | None = None,
     *,
@@ -56,6 +64,5 @@ def open_judge(
     """
     from dice.verify.judge import Judge
 
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"
-    gpu = int(visible.split(",")[0]) if choose(backend) == "cuda" else 0
+    gpu = visible_gpu() if choose(backend) == "cuda" else 0
     return Judge(policy, backend=choose(backend), gpu=gpu, on_progress=on_progress)
