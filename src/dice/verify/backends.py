@@ -26,9 +26,15 @@ class Judging(Protocol):
 
 
 def gpus() -> tuple[str, ...]:
-    """Indices of this machine's NVIDIA GPUs, from the driver's device files; CUDA is not initialised."""
+    """Indices of the NVIDIA GPUs that may be used; CUDA is not initialised.
+
+    From the driver's device files; `CUDA_VISIBLE_DEVICES`, where it holds indices, chooses among them.
+    """
     names = (path.removeprefix("/dev/nvidia") for path in glob.glob("/dev/nvidia[0-9]*"))
-    return tuple(sorted((name for name in names if name.isdigit()), key=int))
+    found = sorted((name for name in names if name.isdigit()), key=int)
+    wanted = [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    chosen = [name for name in wanted if name in found]
+    return tuple(chosen or found)
 
 
 def choose(backend: str) -> str:

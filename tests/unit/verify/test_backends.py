@@ -25,7 +25,10 @@ def test_what_is_not_there_is_the_users_mistake(monkeypatch):
 def test_gpus_are_in_numeric_order(monkeypatch):
     names = ["/dev/nvidia10", "/dev/nvidia2", "/dev/nvidia0"]
     monkeypatch.setattr(backends.glob, "glob", lambda pattern: names)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert backends.gpus() == ("0", "2", "10")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "10,0")
+    assert backends.gpus() == ("10", "0")
 
 
 @pytest.mark.parametrize(("value", "gpu"), [("", 0), ("3", 3), ("2,0", 2)])
