@@ -44,11 +44,11 @@ def test_a_small_soak_loses_nothing_and_leaves_nothing(tmp_path):
     except ToolchainError as error:
         pytest.skip(str(error))
     out = tmp_path / "soak.json"
-    words = [str(BENCHMARKS / "soak.py"), "--count", "12", "--workers", "2", "--out", str(out)]
+    words = [str(BENCHMARKS / "soak.py"), "--count", "10", "--workers", "2", "--out", str(out)]
     result = run(words)
     assert result.returncode == 0, result.stdout + result.stderr
     summary = json.loads(out.read_text())["summary"]
-    assert (summary["jobs"], summary["verdicts"]) == (12, 12)
+    assert (summary["jobs"], summary["verdicts"]) == (10, 10)
     assert (summary["hostile"], summary["hostile caught"]) == (1, 1)
     assert summary["complaints"] == []
 
