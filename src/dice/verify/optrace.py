@@ -107,7 +107,7 @@ class OpTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.ops: Counter[str] = Counter()
         self._keep_bytes = keep_bytes
-        self._results: dict[int, torch.Tensor] = {}
+        self._results: dict[tuple[Any, ...], torch.Tensor] = {}
 
     def twin(self) -> "OpTrace":
         """Another mode with the same record, for another thread."""
@@ -126,8 +126,11 @@ class OpTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _keep(self, tensor: torch.Tensor) -> None:
-        self._results.pop(id(tensor), None)
-        self._results[id(tensor)] = tensor
+        if tensor.layout is not torch.strided:
+            return
+        key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride())
+        self._results.pop(key, None)
+        self._results[key] = tensor
         while len(self._results) > 1 and (
             len(self._results) > _KEPT or self._size() > self._keep_bytes
         ):
