@@ -193,7 +193,8 @@ def test_an_interrupted_run_goes_on_where_it_was(dice, tmp_path, number):
     rows = [{"problem": PROBLEM, "candidate": f"sleep 0.{n + 100}\n"} for n in range(30)]
     batch, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
     program = (
-        "import functools, sys, dice.verify.pool as pool\n"
+        "import functools, signal, sys, dice.verify.pool as pool\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"pool.Pool = functools.partial(pool.Pool, factory='{FAKE}:open_judge')\n"
         "from dice.cli.main import main\n"
         "main()\n"

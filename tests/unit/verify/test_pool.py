@@ -157,8 +157,9 @@ def test_leaving_on_an_error_ends_everything_at_once():
 def test_nothing_is_left_when_the_pools_process_ends(tmp_path, number):
     program = (
         "from tests.unit.verify.test_pool import fake_pool, job\n"
-        "import time\n"
+        "import signal, time\n"
         "if __name__ == '__main__':\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "    with fake_pool(2) as pool:\n"
         "        futures = [pool.submit(job('sleep 60', problem=str(n))) for n in range(2)]\n"
         "        time.sleep(1.5)\n"

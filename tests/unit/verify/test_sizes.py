@@ -7,13 +7,18 @@ from dice.verify import sizes
 @pytest.mark.parametrize(
     ("code", "found"),
     [
-        ("#define N 4096", {4096}),
+        ('source = """#define N 4096"""', {4096}),
         ("for (int i = 0; i < 4096u; i++)", {4096}),
         ("constexpr int n = 1 << 12;", {4096}),
         ("x.view(4096, 8192)", {4096, 8192}),
         ("kernel4096<<<1, 256>>>()", set()),
         ("float a = 0.4096f;", set()),
         ("int n = x.size(0); // 256 threads", set()),
+        (
+            '"""Reduced: N 4096 -> 256."""\n# 8192\nsource = """// 4096\nint a; /* 8192 */"""\n',
+            set(),
+        ),
+        ('source = """// rows\nint n = 4096;"""\n', {4096}),
     ],
 )
 def test_unreduced_sizes_are_found_as_whole_numbers(code, found):
