@@ -11,6 +11,7 @@ that an interrupted run goes on where it stopped. The exit code is 1 when the sc
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import sys
@@ -96,10 +97,10 @@ def read_rows(path: Path) -> dict[str, dict[str, Any]]:
     return {row["key"]: row for row in rows}
 
 
-def judge_all(cases: list[Case], path: Path, pool: Pool) -> dict[str, dict[str, Any]]:
-    """Rows by id, old ones first read from `path`, new ones appended to it."""
+def judge_all(cases: list[Case], path: Path, pool: Pool | None) -> dict[str, dict[str, Any]]:
+    """Rows by id, old ones first read from `path`, new ones appended to it; without a pool only old ones."""
     known = read_rows(path)
-    missing = {one.id: one for one in cases if one.key not in known}
+    missing = {one.id: one for one in cases if pool and one.key not in known}
     rows = {one.id: known[one.key] | {"id": one.id} for one in cases if one.key in known}
     jobs = (
         Job(
@@ -111,7 +112,7 @@ def judge_all(cases: list[Case], path: Path, pool: Pool) -> dict[str, dict[str, 
     )
     began = time.monotonic()
     with path.open("a") as file:
-        for done, outcome in enumerate(pool.map(jobs), 1):
+        for done, outcome in enumerate(pool.map(jobs) if pool else (), 1):
             row = describe(missing[outcome.job.id], outcome)
             rows[row["id"]] = row
             file.write(json.dumps(row) + "\n")
@@ -202,6 +203,9 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=int, default=300, help="how many mutants")
+    parser.add_argument(
+        "--report", action="store_true", help="judge nothing, sum up what --out holds so far"
+    )
     parser.add_argument("--results", type=Path, help="instead of benchmarks/results/")
     options = parser.parse_args()
 
@@ -210,12 +214,19 @@ def main() -> int:
     sources = {one.name: one for one in originals()}
     began = time.monotonic()
     policy = Policy(seed=0)
-    with Pool(options.workers, policy=policy, backend="simt", on_progress=print) as pool:
+    with contextlib.ExitStack() as stack:
+        pool = None
+        if not options.report:
+            pool = stack.enter_context(
+                Pool(options.workers, policy=policy, backend="simt", on_progress=print)
+            )
         first = [
             Case(id=one.name, original=one, code=one.code, mutant=None) for one in sources.values()
         ]
         verdicts = judge_all(first, path, pool)
-        accepted = {n: o.code for n, o in sources.items() if verdicts[n]["verdict"] == "correct"}
+        accepted = {
+            n: sources[n].code for n, row in verdicts.items() if row["verdict"] == "correct"
+        }
         print(f"{len(accepted)} of {len(sources)} originals accepted")
         cases = [
             Case(
@@ -233,7 +244,9 @@ def main() -> int:
         row["class"] = class_of(row, arguments)
         row["reason"] = arguments.get(row["id"], {}).get("reason")
     summary = summarise(rows, options.seed)
-    summary |= {"workers": options.workers, "wall_s": round(time.monotonic() - began)}
+    summary |= {"planned": options.limit}
+    if not options.report:
+        summary |= {"workers": options.workers, "wall_s": round(time.monotonic() - began)}
     summary["originals_rejected"] = {
         n: r["verdict"] for n, r in verdicts.items() if n not in accepted
     }
