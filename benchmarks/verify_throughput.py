@@ -228,12 +228,12 @@ def measure_gpu(args: argparse.Namespace) -> Record:
         result["stock_verifications"] = summary("stock", done, wall, args.workers, "total_s")
         if not args.skip_split:
             builds_ratio = (
-                result["split_builds"]["per_minute_wall"]
+                result["split_builds"]["per_minute_mean"]
                 / result["stock_builds"]["per_minute_mean"]
             )
             whole = (
                 result["split_verifications"]["per_minute_wall"]
-                / result["stock_verifications"]["per_minute_mean"]
+                / result["stock_verifications"]["per_minute_wall"]
             )
             result["ratio_builds"], result["ratio_whole"] = round(builds_ratio, 1), round(whole, 1)
             print(f"ratio: builds {builds_ratio:.1f}x, verification {whole:.1f}x")

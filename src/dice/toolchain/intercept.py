@@ -67,6 +67,7 @@ class Interceptor:
             functions,
             defines=_defines(flags),
             cuda_flags=_without_defines(_flags(extra_cuda_cflags)),
+            ld_flags=tuple(_flags(extra_ldflags)),
             stock_reason=_stock_reason(_flags(extra_ldflags), _flags(extra_include_paths)),
         )
         return self._load(sources)
@@ -77,6 +78,8 @@ class Interceptor:
         sources: str | Iterable[str],
         extra_cflags: Iterable[str] | None = None,
         extra_cuda_cflags: Iterable[str] | None = None,
+        extra_ldflags: Iterable[str] | None = None,
+        extra_include_paths: Iterable[str] | None = None,
         *arguments: Any,
         **options: Any,
     ) -> types.ModuleType:
@@ -98,6 +101,9 @@ class Interceptor:
                 cpp_sources=texts[False],
                 cuda_sources=texts[True],
                 defines=_defines(flags),
+                cuda_flags=_without_defines(_flags(extra_cuda_cflags)),
+                ld_flags=tuple(_flags(extra_ldflags)),
+                stock_reason=_stock_reason(_flags(extra_ldflags), _flags(extra_include_paths)),
                 include_dirs=tuple(dict.fromkeys(str(path.parent.absolute()) for path in paths)),
             )
         )

@@ -27,6 +27,8 @@ class ExtensionSources:
     """(name, text) of the headers beside the sources of a `load`, which may include them."""
     cuda_flags: tuple[str, ...] = ()
     """`extra_cuda_cflags` without `-D`: they matter on a GPU only."""
+    ld_flags: tuple[str, ...] = ()
+    """`extra_ldflags`, for torch's own build."""
     stock_reason: str = ""
     """Why only the stock path can build this (libraries to link, include paths); empty otherwise."""
 
@@ -41,6 +43,7 @@ class ExtensionSources:
         defines: tuple[tuple[str, str], ...] = (),
         include_dirs: tuple[str, ...] = (),
         cuda_flags: tuple[str, ...] = (),
+        ld_flags: tuple[str, ...] = (),
         stock_reason: str = "",
     ) -> "ExtensionSources":
         """From the arguments of `load_inline`: strings or lists of strings, functions also a dict."""
@@ -53,6 +56,7 @@ class ExtensionSources:
             defines=defines,
             include_dirs=include_dirs,
             cuda_flags=cuda_flags,
+            ld_flags=ld_flags,
             stock_reason=stock_reason,
         )
 

@@ -78,6 +78,9 @@ class Builds:
             "cuda_sources": sources.cuda_sources,
             "functions": list(sources.functions),
             "defines": [list(pair) for pair in sources.defines],
+            "cuda_flags": list(sources.cuda_flags),
+            "ld_flags": list(sources.ld_flags),
+            "stock_reason": sources.stock_reason,
         }
         self._requests.put(("build", request))
         answer = self._answers.get()

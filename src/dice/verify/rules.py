@@ -252,6 +252,14 @@ def sources_from(message: dict[str, Any]) -> ExtensionSources | None:
         for pair in defines
     ):
         return None
+    flags = [message.get(key, []) for key in ("cuda_flags", "ld_flags")]
+    if not all(isinstance(one, list) and len(one) < 200 for one in flags) or not all(
+        isinstance(flag, str) and len(flag) < 1000 for one in flags for flag in one
+    ):
+        return None
+    reason = message.get("stock_reason", "")
+    if not isinstance(reason, str) or len(reason) > 4000:
+        return None
     name, cpp, cuda = (str(text) for text in texts)
     return ExtensionSources(
         name=name,
@@ -259,6 +267,9 @@ def sources_from(message: dict[str, Any]) -> ExtensionSources | None:
         cuda_sources=cuda,
         functions=tuple(functions),
         defines=tuple((pair[0], pair[1]) for pair in defines),
+        cuda_flags=tuple(flags[0]),
+        ld_flags=tuple(flags[1]),
+        stock_reason=reason,
     )
 
 

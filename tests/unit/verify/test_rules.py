@@ -1,7 +1,10 @@
 """From evidence to a ruling: precedence, and what a candidate's text may not do."""
 
+import json
+
 import pytest
 
+from dice.errors import BuildFailure
 from dice.sandbox import ChildResult, Incident
 from dice.types import Evidence, VerdictKind
 from dice.verify import rules
@@ -98,3 +101,30 @@ def test_malformed_diagnostics_do_no_harm(reports):
 )
 def test_malformed_build_requests_are_refused(message):
     assert rules.sources_from(message) is None
+
+
+def test_a_build_request_arrives_as_it_was_sent():
+    from queue import SimpleQueue
+    from types import SimpleNamespace
+
+    from dice.toolchain.source import ExtensionSources
+    from dice.verify.candidate_thread import Builds
+
+    sources = ExtensionSources(
+        name="m",
+        cpp_sources="void f();",
+        cuda_sources="void f() {}",
+        functions=("f",),
+        defines=(("N", "4"),),
+        cuda_flags=("--use_fast_math", "-U__CUDA_NO_HALF_OPERATORS__"),
+        ld_flags=("-lcublas",),
+        stock_reason="it links -lcublas",
+    )
+    thread = SimpleNamespace(results=SimpleQueue(), answers=SimpleQueue())
+    thread.answers.put({"failure": "seen"})
+    with pytest.raises(BuildFailure, match="seen"):
+        Builds(thread, check=True).ask(sources)
+    _, request = thread.results.get()
+    assert rules.sources_from(json.loads(json.dumps(request))) == sources
+    for key, value in (("cuda_flags", "-O3"), ("ld_flags", [3]), ("stock_reason", None)):
+        assert rules.sources_from({**request, key: value}) is None

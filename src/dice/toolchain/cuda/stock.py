@@ -36,6 +36,7 @@ def build_stock(sources: ExtensionSources, options: CudaOptions) -> tuple[Path, 
         "cuda": sources.cuda_sources,
         "functions": list(sources.functions),
         "flags": [*(f"-D{name}={value}" for name, value in sources.defines), *sources.cuda_flags],
+        "ld_flags": list(sources.ld_flags),
         "headers": [list(one) for one in sources.headers],
     }
     text = json.dumps(request, sort_keys=True)

@@ -25,6 +25,7 @@ def main(folder: str) -> int:
         cuda_sources=request["cuda"] or None,
         functions=request["functions"] or None,
         extra_cuda_cflags=request["flags"],
+        extra_ldflags=request["ld_flags"] or None,
         with_cuda=True,
         build_directory=str(stock),
         verbose=True,
