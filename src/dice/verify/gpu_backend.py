@@ -37,6 +37,7 @@ class CudaBackend:
 
     name = "cuda"
     blind_in_process = True
+    checked = ""
 
     def __init__(
         self,
@@ -55,7 +56,6 @@ class CudaBackend:
         self._options, self._zygote, self._sanitizer = options, zygote, tuple(sanitizer)
         self._library = prelude.library_path(options)
         self.protections = features()
-        self.checked = f"compute-sanitizer {', '.join(sanitizer)}: no fault" if sanitizer else ""
 
     def spawn(self, prepared: Prepared) -> Child:
         return self._zygote.spawn(
@@ -97,10 +97,13 @@ class CudaBackend:
             files=(directory / "init.bin", directory / "state.bin", first),
         )
         try:
-            return sanitize(rerun, self._sanitizer, limits=self.policy.limits)
+            found = sanitize(rerun, self._sanitizer, limits=self.policy.limits)
         except SandboxError as error:
             trial.notes.append(f"not examined: {error}")
             return []
+        if not found:
+            trial.notes.append(f"compute-sanitizer {', '.join(self._sanitizer)}: no fault")
+        return found
 
 
 def for_gpu(policy: Policy) -> Policy:

@@ -25,7 +25,8 @@ def judge_candidate(backend: Backend, prepared: Prepared, candidate: Candidate) 
         verdict = _with_more(verdict, backend.examine(trial))
     if verdict.kind is VerdictKind.CORRECT:
         verdict = _attribute(verdict, trial)
-    return verdict
+    # what was examined after the ruling has its notes too
+    return replace(verdict, notes=tuple(dict.fromkeys((*verdict.notes, *trial.notes))))
 
 
 def _rule(trial: Trial) -> Verdict:

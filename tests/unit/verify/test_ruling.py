@@ -1,0 +1,61 @@
+"""What is found out after the ruling reaches the verdict."""
+
+from types import SimpleNamespace
+
+from dice.sandbox import ChildResult, Features
+from dice.types import Candidate, Evidence, VerdictKind
+from dice.verify import Policy, ruling
+from dice.verify.trial import Inspection
+
+
+class _Backend:
+    name, checked, policy, protections = "cuda", "", Policy(), Features()
+
+    def __init__(self, note, found):
+        self._note, self._found = note, found
+
+    def inspect(self, built):
+        return Inspection()
+
+    def examine(self, trial):
+        trial.notes.append(self._note)
+        return self._found
+
+
+def _judge(monkeypatch, note, found=()):
+    built = SimpleNamespace(path="/nonexistent", route="stock", sources=None)
+
+    def trial(backend, prepared, candidate):
+        nothing = {"evidence": [], "reports": [], "sources": [], "calls": 5, "run_s": 1.0}
+        return SimpleNamespace(
+            **nothing,
+            backend=backend,
+            prepared=prepared,
+            candidate=candidate,
+            notes=["inputs tried"],
+            built=[built],
+            launches=0,
+            early=False,
+            result=ChildResult(exit_code=0),
+            run=lambda: None,
+        )
+
+    monkeypatch.setattr(ruling, "Trial", trial)
+    prepared = SimpleNamespace(findings=(), notes=(), calls=5)
+    backend = _Backend(note, list(found))
+    return ruling.judge_candidate(backend, prepared, Candidate(problem="p", code="pass"))
+
+
+def test_notes_of_the_examination_and_the_attribution_are_the_verdicts(monkeypatch):
+    verdict = _judge(monkeypatch, "not examined: no such tool")
+    assert verdict.kind is VerdictKind.CORRECT
+    assert verdict.notes[:2] == ("inputs tried", "not examined: no such tool")
+    assert verdict.notes[2].startswith("not attributed")
+    assert not any("no fault" in one.message for one in verdict.evidence)
+
+
+def test_what_the_examination_finds_decides(monkeypatch):
+    found = [Evidence(kind="race", message="a race")]
+    verdict = _judge(monkeypatch, "examined", found)
+    assert verdict.kind is VerdictKind.UNSAFE
+    assert "examined" in verdict.notes
