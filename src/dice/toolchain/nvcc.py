@@ -22,11 +22,14 @@ KIND = "nvcc"
 DEFAULT_ARCHITECTURE = "sm_80"
 
 # What torch.utils.cpp_extension passes to nvcc, and puts before the source.
+NO_HALF_MACROS = (
+    "__CUDA_NO_HALF_OPERATORS__",
+    "__CUDA_NO_HALF_CONVERSIONS__",
+    "__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "__CUDA_NO_HALF2_OPERATORS__",
+)
 _STOCK_FLAGS = (
-    "-D__CUDA_NO_HALF_OPERATORS__",
-    "-D__CUDA_NO_HALF_CONVERSIONS__",
-    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
-    "-D__CUDA_NO_HALF2_OPERATORS__",
+    *(f"-D{name}" for name in NO_HALF_MACROS),
     "--expt-relaxed-constexpr",
     "-std=c++20",
 )
@@ -142,11 +145,11 @@ def _read(entry: Path) -> NvccReport:
     return NvccReport(**record)
 
 
-_ERROR = re.compile(
+NVCC_ERROR = re.compile(
     r"^(?P<file>[^()\n]+)\((?P<line>\d+)\): (?:catastrophic )?error[^:]*: (?P<text>.*)$"
 )
 _GCC_ERROR = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):\d+: (?:fatal )?error: (?P<text>.*)$")
-_PTXAS_ERROR = re.compile(r"^ptxas (?:error|fatal)\s*: (?P<text>.*)$")
+PTXAS_ERROR = re.compile(r"^ptxas (?:error|fatal)\s*: (?P<text>.*)$")
 _STUB_GAP = re.compile(
     r"\b(?:at|torch|c10|pybind11|py|std|cub|thrust|cutlass)::|\bTensor|TORCH_|\bAT_|\bC10_|ArrayRef"
     r"|ScalarType|cannot open source file|No such file|\bcublas|\bcudnn|\bCUBLAS|\bCUDNN|namespace \""
@@ -176,12 +179,12 @@ def _errors(output: str, text: str) -> tuple[list[str], list[str]]:
     own: list[str] = []
     gaps: list[str] = []
     for line in output.splitlines():
-        ptxas = _PTXAS_ERROR.match(line)
+        ptxas = PTXAS_ERROR.match(line)
         if ptxas is not None:
             if "aborted due to errors" not in line:
                 own.append(f"{CUDA_FILE}: error: {ptxas['text']}")
             continue
-        found = _ERROR.match(line) or _GCC_ERROR.match(line)
+        found = NVCC_ERROR.match(line) or _GCC_ERROR.match(line)
         if found is None:
             continue
         number = int(found["line"])

@@ -87,16 +87,31 @@ def compile_units(
             messages = candidate_messages(ran.output, own_files, kit.trusted_dirs)
             problem = CompileFailure(str(failure(ran, messages, options.timeout_s)), messages)
             if not ran.timed_out and messages:
-                (built / "failure.json").write_text(json.dumps([asdict(one) for one in messages]))
+                save_failure(built, problem)
                 cache.publish(built, KIND, key)
             raise problem
         path = cache.publish(built, KIND, key) / "extension.so"
         return SharedObject(path=path, cached=False)
 
 
-def _cached(entry: Path) -> SharedObject:
+def save_failure(folder: Path, problem: CompileFailure) -> None:
+    """Make `folder` the cache entry of a source that does not compile."""
+    messages = [asdict(one) for one in problem.messages]
+    (folder / "failure.json").write_text(json.dumps(messages))
+
+
+def raise_saved_failure(entry: Path) -> None:
+    """Raise the CompileFailure that a cache entry holds, if it holds one."""
     failed = entry / "failure.json"
     if failed.exists():
-        messages = [CompilerMessage(**one) for one in json.loads(failed.read_text())]
-        raise CompileFailure("\n".join(map(str, messages[:10])), messages)
+        raise failed_at([CompilerMessage(**one) for one in json.loads(failed.read_text())])
+
+
+def failed_at(messages: list[CompilerMessage]) -> CompileFailure:
+    """The failure that these messages stand for."""
+    return CompileFailure("\n".join(map(str, messages[:10])), messages)
+
+
+def _cached(entry: Path) -> SharedObject:
+    raise_saved_failure(entry)
     return SharedObject(path=entry / "extension.so", cached=True)

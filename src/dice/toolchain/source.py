@@ -23,8 +23,6 @@ class ExtensionSources:
     functions: tuple[str, ...] = ()
     defines: tuple[tuple[str, str], ...] = ()
     include_dirs: tuple[str, ...] = ()
-    headers: tuple[tuple[str, str], ...] = ()
-    """(name, text) of the headers beside the sources of a `load`, which may include them."""
     cuda_flags: tuple[str, ...] = ()
     """`extra_cuda_cflags` without `-D`: they matter on a GPU only."""
     ld_flags: tuple[str, ...] = ()

@@ -1,11 +1,11 @@
 """Who made a right output: the candidate's kernels, PyTorch, or a library?
 
-Three sources, none of which the candidate can talk into its favour:
+Three sources; what they miss is in `docs/threat-model.md`:
 
 - a second run with every launch a no-op. If the output is still right, or PyTorch had made the right
   output by itself anywhere on the way, the kernels do not matter;
 - the symbols that the built extension needs from outside, read from the file on the judge's side;
-- the operators that PyTorch ran, recorded in the candidate's process (it may hide some, not add merit).
+- the operators that PyTorch ran, recorded in the candidate's process, which may hide some.
 """
 
 import re
@@ -52,13 +52,13 @@ class Attribution:
 
 def attribute(trial: Trial) -> Attribution:
     """Who made the output of a trial that was otherwise judged correct; may run the candidate again."""
-    called = sorted({name for one in trial.built for name in library_calls(Path(one.path))})
-    operators = sorted(rules.operators(trial.reports))
     if any(one.route == "stock" for one in trial.built):
         trial.notes.append(
             "not attributed: launches of torch's own build can be neither seen nor skipped"
         )
         return Attribution(label=UNKNOWN, evidence=None)
+    called = sorted({name for one in trial.built for name in library_calls(Path(one.path))})
+    operators = sorted(rules.operators(trial.reports))
     if not trial.launches:
         return _without_kernels(trial, called, operators)
     blind = trial.blind

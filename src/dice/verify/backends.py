@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from dice.errors import UserError
 from dice.types import Candidate, Problem, Verdict
 from dice.verify.policy import Policy
+from dice.verify.slots import visible_device
 
 BACKENDS = ("auto", "simt", "cuda")
 
@@ -52,7 +53,7 @@ def choose(backend: str) -> str:
 
 def visible_gpu() -> int:
     """Index of the GPU that this process is to use, from CUDA_VISIBLE_DEVICES. Raises UserError."""
-    first = (os.environ.get("CUDA_VISIBLE_DEVICES") or "0").split(",")[0].strip()
+    first = visible_device()
     if not first.isdigit():
         raise UserError(f"CUDA_VISIBLE_DEVICES={first}: name the GPU by its index, as in 0")
     return int(first)
@@ -70,5 +71,6 @@ def open_judge(
     """
     from dice.verify.judge import Judge
 
-    gpu = visible_gpu() if choose(backend) == "cuda" else 0
-    return Judge(policy, backend=choose(backend), gpu=gpu, on_progress=on_progress)
+    chosen = choose(backend)
+    gpu = visible_gpu() if chosen == "cuda" else 0
+    return Judge(policy, backend=chosen, gpu=gpu, on_progress=on_progress)

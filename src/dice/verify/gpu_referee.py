@@ -26,14 +26,13 @@ from dice.verify.correctness import Comparison, compare
 from dice.verify.lint import Outputs, lint
 from dice.verify.policy import Policy
 from dice.verify.reduce import Measured, Reduced
+from dice.verify.reference import OTHER
 from dice.verify.reference_child import ProblemFault, ReferenceRun, guard, run_model
 from dice.verify.trees import Tree
 
 DEVICE = "cuda"
 KEPT_BYTES = 4 << 30
 MAX_FILE_BYTES = 64 << 30
-OTHER = "other"
-"""The case with the first inputs under other weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,17 +163,13 @@ class Referee(ReferenceRun):
         if self._other is not None:
             trees.save(dict(self._other.state_dict()), "state_other.bin")
         findings = self._lint(uses_weights)
-        first = self.case(0)
         return {
             "notes": self.notes,
             "variations": self.variations,
-            "seconds": self.seconds,
             "stateful": self.stateful,
             "other_weights": self._other is not None,
             "uses_weights": uses_weights,
             "findings": [asdict(one) for one in findings],
-            "case_bytes": first.bytes(),
-            "gpu": torch.cuda.get_device_name(),
         }
 
     def _uses_weights(self) -> bool:

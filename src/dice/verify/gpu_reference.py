@@ -13,9 +13,9 @@ from dice.sandbox.wire import Message
 from dice.types import Evidence, Problem
 from dice.verify.correctness import Comparison
 from dice.verify.policy import Policy
+from dice.verify.reference import OTHER, notes_of
 
 ENTRY = "dice.verify.gpu_referee:main"
-OTHER = "other"
 MAX_PROBLEMS = 200
 """Prepared by one process before a new one takes over: a problem's code may leave things behind."""
 
@@ -113,21 +113,12 @@ class GpuPreparedProblem:
     variations: tuple[str, ...]
     """One for each call."""
     other_weights: bool
-    stateful: bool
     notes: tuple[str, ...]
     findings: tuple[Evidence, ...]
-    seconds: float
-    case_bytes: int
-    """Inputs, output and oracle of one call together."""
-    gpu: str
     number: int
     referee: RefereeProcess = field(repr=False)
 
     changes: tuple[str, ...] = ()
-
-    @property
-    def reduced(self) -> bool:
-        return False
 
     @property
     def calls(self) -> int:
@@ -189,26 +180,13 @@ def prepare_on_gpu(problem: Problem, referee: RefereeProcess) -> GpuPreparedProb
 def _assemble(
     problem: Problem, report: Message, number: int, referee: RefereeProcess
 ) -> GpuPreparedProblem:
-    variations = tuple(str(name) for name in report["variations"])
-    notes = [str(note) for note in report["notes"]]
-    if report["other_weights"] and not report["uses_weights"]:
-        notes.append("the problem has weights that its forward never uses")
-    if report["stateful"]:
-        notes.append(
-            "the reference changes its state from call to call; calls are compared in order"
-        )
-    notes.append("inputs tried: " + ", ".join(variations))
     return GpuPreparedProblem(
         problem=problem,
         code=problem.code,
-        variations=variations,
+        variations=tuple(str(name) for name in report["variations"]),
         other_weights=bool(report["other_weights"]) and not report["stateful"],
-        stateful=bool(report["stateful"]),
-        notes=tuple(notes),
+        notes=tuple(notes_of(report)),
         findings=tuple(Evidence(**one) for one in report["findings"]),
-        seconds=float(report["seconds"]),
-        case_bytes=int(report["case_bytes"]),
-        gpu=str(report["gpu"]),
         number=number,
         referee=referee,
     )

@@ -5,7 +5,6 @@ a stream of its own counts), fills fresh memory with NaN so that an unwritten ou
 CUDA's errors into reports. CUDA is initialised here, never in the warm parent.
 """
 
-import contextlib
 import random
 from typing import Any
 
@@ -26,7 +25,8 @@ _PART = 1 << 26
 # taken before a candidate can replace them
 _synchronize = torch.cuda.synchronize
 _equal, _clone = torch.equal, torch.Tensor.clone
-_load, _save, _tensors = trees.load, trees.save, trees.tensors
+_load, _tensors = trees.load, trees.tensors
+_deterministic = torch.use_deterministic_algorithms
 
 
 def main(channel: Channel) -> int:
@@ -36,8 +36,6 @@ def main(channel: Channel) -> int:
 
 class GpuWorker(Worker):
     """State of one candidate between calls, on a GPU."""
-
-    device = DEVICE
 
     def open_backend(self) -> None:
         torch.cuda.init()  # type: ignore[no-untyped-call]
@@ -100,9 +98,8 @@ class GpuWorker(Worker):
 
 def fill_fresh_memory(on: bool) -> None:
     """Whether `torch.empty` (also from C++) fills its memory with NaN, integers with their maximum."""
-    with contextlib.suppress(Exception):
-        torch.use_deterministic_algorithms(on, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = on  # type: ignore[attr-defined]
+    _deterministic(on, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = on  # type: ignore[attr-defined]
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -13,11 +13,11 @@ from dice.errors import ProblemError
 from dice.sandbox import Child, Zygote, features
 from dice.toolchain import prelude
 from dice.toolchain.build import build
-from dice.toolchain.cuda.options import CudaOptions, gpu_architecture
+from dice.toolchain.cuda.options import CudaOptions
 from dice.toolchain.nvcc import compile_check, find_nvcc
 from dice.toolchain.source import BuildOptions, BuiltExtension, ExtensionSources
 from dice.types import Candidate, Evidence, Problem, Verdict
-from dice.verify import sizes
+from dice.verify import backends, sizes
 from dice.verify.gpu_backend import CudaBackend
 from dice.verify.gpu_reference import prepare_on_gpu
 from dice.verify.policy import Policy
@@ -56,9 +56,7 @@ class Judge:
     ) -> None:
         self.policy = policy or Policy()
         self._kept: dict[tuple[str, frozenset[int]], Prepared | None] = {}
-        if backend == "auto":
-            backend = "simt" if gpu_architecture() is None else "cuda"
-        on_gpu = backend == "cuda"
+        on_gpu = backends.choose(backend) == "cuda"
         options = build_options or BuildOptions(check=self.policy.check)
         if not on_gpu:
             prelude.ensure_prelude(options, on_progress)

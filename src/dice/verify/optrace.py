@@ -1,7 +1,7 @@
 """Which operations PyTorch itself runs during a candidate's forward, called from Python or from C++.
 
 A record against the candidate, kept in its own process: it shows who did the work as long as nobody
-hides it (other threads and code that leaves the dispatcher are not seen).
+hides it (threads that native code starts and code that leaves the dispatcher are not seen).
 """
 
 from collections import Counter

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dice.errors import ProblemError
 from dice.sandbox import Incident, Zygote
+from dice.sandbox.wire import Message
 from dice.types import Evidence, Problem
 from dice.verify import trees
 from dice.verify.correctness import Comparison, compare
@@ -141,14 +142,26 @@ def _explain_end(limit: str | None, exit_code: int | None, policy: Policy) -> st
     return f"the problem's own code ended its process (exit code {exit_code})"
 
 
+def notes_of(report: Message) -> list[str]:
+    """What a verdict says about its problem, from the report of the process that ran it."""
+    notes = [str(note) for note in report["notes"]]
+    if report["other_weights"] and not report["uses_weights"]:
+        notes.append("the problem has weights that its forward never uses")
+    if report["stateful"]:
+        notes.append(
+            "the reference changes its state from call to call; calls are compared in order"
+        )
+    return [*notes, "inputs tried: " + ", ".join(str(name) for name in report["variations"])]
+
+
 def _assemble(
     problem: Problem,
     policy: Policy,
-    report: dict[str, object],
+    report: Message,
     directory: Path,
     incidents: tuple[Incident, ...],
 ) -> PreparedProblem:
-    variations = [str(name) for name in report["variations"]]  # type: ignore[attr-defined]
+    variations = [str(name) for name in report["variations"]]
     cases = tuple(
         InputCase(
             path=directory / f"input_{index}.bin",
@@ -175,17 +188,10 @@ def _assemble(
         ),
         policy,
     )
-    changes = tuple(str(change) for change in report["changes"])  # type: ignore[attr-defined]
-    notes = [str(note) for note in report["notes"]]  # type: ignore[attr-defined]
+    changes = tuple(str(change) for change in report["changes"])
+    notes = notes_of(report)
     if changes:
         notes.insert(0, "reduced to CPU size: " + ", ".join(changes))
-    if other is not None and not report["uses_weights"]:
-        notes.append("the problem has weights that its forward never uses")
-    if report["stateful"]:
-        notes.append(
-            "the reference changes its state from call to call; calls are compared in order"
-        )
-    notes.append("inputs tried: " + ", ".join(variations))
     return PreparedProblem(
         problem=problem,
         code=str(report["code"]),
@@ -195,7 +201,7 @@ def _assemble(
         other_case=None if report["stateful"] else other,
         findings=findings,
         policy=policy,
-        seconds=float(report["seconds"]),  # type: ignore[arg-type]
+        seconds=float(report["seconds"]),
         directory=directory,
         incidents=incidents,
     )

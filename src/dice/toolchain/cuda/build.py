@@ -6,12 +6,11 @@ device code. "stock": torch.utils.cpp_extension itself, for whatever does not sp
 says why. A split build fails for good only at errors that the stock build must have too.
 """
 
-import json
 import logging
 import re
 import time
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from dice.errors import BuildFailure
@@ -26,7 +25,12 @@ from dice.toolchain.cuda.prelude import toolkit
 from dice.toolchain.cuda.split import Split, split_source
 from dice.toolchain.cuda.stock import build_stock
 from dice.toolchain.prelude import Progress, Toolkit
-from dice.toolchain.shared_object import CompileFailure
+from dice.toolchain.shared_object import (
+    CompileFailure,
+    failed_at,
+    raise_saved_failure,
+    save_failure,
+)
 from dice.toolchain.source import (
     BINDINGS_FILE,
     CPP_FILE,
@@ -113,7 +117,7 @@ def device_check(sources: ExtensionSources, options: CudaOptions | None = None) 
         cubin = workspace / "device.cubin"
         built = compile_device(halves.split.device, (), cubin, sources, halves.flags, options)
     if built.messages:
-        raise BuildFailure("\n".join(map(str, built.messages[:10])))
+        raise failed_at(list(built.messages))
 
 
 def _halves(sources: ExtensionSources) -> _Halves:
@@ -159,8 +163,7 @@ def _cached_split(
 ) -> tuple[Path, str, bool]:
     cache = Cache(cache_root(options.cache_dir))
     parts = (halves.host, halves.split.device, *halves.flags.passed, *halves.flags.undefined)
-    headers = [part for header in sources.headers for part in header]
-    key = digest(_FORMAT, kit.key, options.target, str(layout.nvrtc_library()), *parts, *headers)
+    key = digest(_FORMAT, kit.key, options.target, str(layout.nvrtc_library()), *parts)
     if not options.use_cache:
         key += f"-{uuid.uuid4().hex[:8]}"
     found = cache.find(KIND, key)
@@ -169,15 +172,12 @@ def _cached_split(
     with cache.workspace() as workspace:
         built = workspace / "built"
         built.mkdir()
-        for name, text in sources.headers:
-            (workspace / Path(name).name).write_text(text)
         try:
             route = _compile(workspace, built / "extension.so", sources, halves, kit, options)
             (built / "route").write_text(route)
         except CompileFailure as error:
             if error.messages:
-                messages = [asdict(one) for one in error.messages]
-                (built / "failure.json").write_text(json.dumps(messages))
+                save_failure(built, error)
                 cache.publish(built, KIND, key)
             raise
         path = cache.publish(built, KIND, key) / "extension.so"
@@ -185,10 +185,7 @@ def _cached_split(
 
 
 def _read(entry: Path) -> tuple[Path, str, bool]:
-    failed = entry / "failure.json"
-    if failed.exists():
-        messages = [CompilerMessage(**one) for one in json.loads(failed.read_text())]
-        raise CompileFailure("\n".join(map(str, messages[:10])), messages)
+    raise_saved_failure(entry)
     return entry / "extension.so", (entry / "route").read_text(), True
 
 
@@ -243,8 +240,7 @@ def _compile(
 def _settle(device: DeviceBuild) -> None:
     """Raise for a device build that failed, for good or not."""
     if device.messages:
-        messages = list(device.messages)
-        raise CompileFailure("\n".join(map(str, messages[:10])), messages)
+        raise failed_at(list(device.messages))
     if device.reason:
         raise CannotSplit(device.reason)
 
@@ -254,7 +250,7 @@ def _compile_host(
 ) -> Path:
     source, output = workspace / "host.cpp", workspace / "host.o"
     source.write_text(halves.host)
-    command: list[str | Path] = [kit.compiler, *kit.flags, "-Winvalid-pch", f"-I{workspace}"]
+    command: list[str | Path] = [kit.compiler, *kit.flags, "-Winvalid-pch"]
     command += ["-include", kit.header, "-c", source, "-o", output]
     ran = run_hostile(
         [command],

@@ -10,26 +10,15 @@ from dice.toolchain.compiler import Ran, run_hostile
 from dice.toolchain.cuda import layout
 from dice.toolchain.cuda.flags import DeviceFlags
 from dice.toolchain.cuda.options import CudaOptions
-from dice.toolchain.nvcc import find_nvcc
+from dice.toolchain.nvcc import NO_HALF_MACROS, NVCC_ERROR, PTXAS_ERROR, find_nvcc
 from dice.toolchain.simt import layout as simt_layout
 from dice.toolchain.source import CUDA_FILE, CompilerMessage, ExtensionSources
 
-_NO_HALF = (
-    "__CUDA_NO_HALF_OPERATORS__",
-    "__CUDA_NO_HALF_CONVERSIONS__",
-    "__CUDA_NO_BFLOAT16_CONVERSIONS__",
-    "__CUDA_NO_HALF2_OPERATORS__",
-)
-"""What torch.utils.cpp_extension defines for nvcc."""
 HALVES = re.compile(
     r"\b(?:__half2?|half2?|__nv_bfloat162?|nv_bfloat162?|__float2half\w*|__half2float)\b"
 )
 _TORCH_HALVES = re.compile(r"\b(?:c10|at|torch)::(?:Half|BFloat16)\b")
 _FAST_HEADERS = re.compile(r"#\s*include\s*[<\"](?:cub|thrust|curand_kernel)")
-_ERROR = re.compile(
-    r"^(?P<file>[^()\n]+)\((?P<line>\d+)\): (?:catastrophic )?error[^:]*: (?P<text>.*)$"
-)
-_PTXAS = re.compile(r"^ptxas (?:error|fatal)\s*: (?P<text>.*)$")
 DOUBTFUL = re.compile(
     r"\b(?:torch|at|c10|std|pybind11|py|thrust|cub|dice|cuda)::|\bc10\b|\"(?:at|torch|c10|std|thrust|cub)\"|"
     r"cannot open source file|No such file|\b(?:cublas|cudnn|curand|cusparse|nvtx|wmma)\w*|[Nn]amespace|"
@@ -48,10 +37,6 @@ class DeviceBuild:
     """Errors at the candidate's lines that are final."""
     reason: str = ""
     """Why this build cannot decide."""
-
-    @property
-    def ok(self) -> bool:
-        return not self.messages and not self.reason
 
 
 def compile_device(
@@ -87,7 +72,7 @@ def _includes() -> list[str]:
 
 
 def _macros(sources: ExtensionSources, flags: DeviceFlags) -> list[str]:
-    kept = [f"-D{name}" for name in _NO_HALF if name not in flags.undefined]
+    kept = [f"-D{name}" for name in NO_HALF_MACROS if name not in flags.undefined]
     return [*kept, *(f"-D{name}={value}" for name, value in sources.defines)]
 
 
@@ -198,11 +183,11 @@ def errors(output: str, text: str) -> tuple[list[CompilerMessage], list[str]]:
     found: list[CompilerMessage] = []
     gaps: list[str] = []
     for line in output.splitlines():
-        ptxas = _PTXAS.match(line)
+        ptxas = PTXAS_ERROR.match(line)
         if ptxas is not None and "aborted" not in line:
             found.append(_message(0, ptxas["text"], ""))
             continue
-        match = _ERROR.match(line)
+        match = NVCC_ERROR.match(line)
         if match is None:
             continue
         number = int(match["line"])

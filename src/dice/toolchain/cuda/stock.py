@@ -37,7 +37,6 @@ def build_stock(sources: ExtensionSources, options: CudaOptions) -> tuple[Path, 
         "functions": list(sources.functions),
         "flags": [*(f"-D{name}={value}" for name, value in sources.defines), *sources.cuda_flags],
         "ld_flags": list(sources.ld_flags),
-        "headers": [list(one) for one in sources.headers],
     }
     text = json.dumps(request, sort_keys=True)
     key = digest("1", torch.version, str(torch.library_dir), options.target, str(nvcc), text)

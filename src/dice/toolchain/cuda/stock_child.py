@@ -16,8 +16,6 @@ def main(folder: str) -> int:
     request = json.loads((workspace / "request.json").read_text())
     stock = workspace / "stock" / "build"
     stock.mkdir(parents=True)
-    for name, text in request["headers"]:
-        (stock / Path(name).name).write_text(text)
     cpp_extension._import_module_from_library = lambda *arguments, **options: None
     cpp_extension.load_inline(  # type: ignore[no-untyped-call]
         name=request["name"],
