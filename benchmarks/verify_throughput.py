@@ -2,13 +2,12 @@
 
 On a GPU, over the 99 infilling answers (object cache empty, precompiled header ready):
 
-    python benchmarks/verify_throughput.py --backend cuda --workers 16 [--stock 32] [--identity FILE]
+    python benchmarks/verify_throughput.py --backend cuda --workers 16 [--stock 32]
 
 A verification is a build and the correctness check on five inputs, no timing. The peer is
 `stock_verify.py`: a new Python process that lets torch build the extension. Rates are given by the wall
 clock, and by workers x 60 / mean seconds, which does not depend on how the last items happen to fall.
-`--identity FILE` compares the verdicts of split and stock builds for as many answers as fit into
-`--seconds`, and goes on where it stopped. On the CPU backend:
+On the CPU backend:
 
     python benchmarks/verify_throughput.py --backend simt --workers 2 [--fast]
 """
