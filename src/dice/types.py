@@ -93,6 +93,60 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """How long one call takes, in microseconds, caches cold, the whole device waited for."""
+
+    median_us: float
+    p10_us: float
+    p90_us: float
+    clock_us: float
+    """Mean time of a call by the second, independent clock, overhead subtracted."""
+    calls: int
+    batches: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speedup:
+    """A ratio of medians with its bootstrap interval; above 1 the candidate is faster."""
+
+    over: str
+    """The baseline: "eager" or "compile"."""
+    value: float
+    low: float
+    high: float
+    confidence: float
+    """That the interval from `low` to `high` holds the ratio, for runs like this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Measured speed of a correct candidate beside PyTorch's on the same inputs and GPU."""
+
+    runtime: Runtime
+    baselines: dict[str, Runtime]
+    """By name: "eager" and, where it compiles, "compile"."""
+    speedups: tuple[Speedup, ...]
+    refused: str | None
+    """Why this measurement must not be believed (clocks that disagree, faster than the memory);
+    None for a good one."""
+    gbps: float
+    """Bytes that every implementation must move, by the median time, in 10^9 bytes a second."""
+    tflops: float
+    """The reference's matrix arithmetic by the median time, in 10^12 operations a second."""
+    peak_gbps: float
+    peak_tflops: float
+    """What this device was measured to reach, copying and multiplying float32 matrices."""
+    gpu: str
+    notes: tuple[str, ...] = ()
+
+    def speedup(self, over: str = "eager") -> float | None:
+        """The ratio over one baseline; None where there is none or the measurement was refused."""
+        if self.refused is not None:
+            return None
+        return next((one.value for one in self.speedups if one.over == over), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The judge's ruling on one candidate. `notes` hold what was checked, shrunk or not protected."""
 
@@ -108,6 +162,8 @@ class Verdict:
     attribution: str | None = None
     """Who made a right output: "custom" (kernels alone), "mixed" (kernels and PyTorch), "library" (PyTorch
     or a library, called from C++), "pytorch" (called from Python); None when there is none."""
+    timing: Timing | None = None
+    """None unless a correct candidate was timed, which takes a GPU."""
 
     @property
     def correct(self) -> bool:

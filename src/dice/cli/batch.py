@@ -19,6 +19,7 @@ def run_batch(
     *,
     policy: "Policy",
     backend: str,
+    timing: bool,
     workers: int | None,
     gpus: Sequence[str] | None,
 ) -> int:
@@ -31,7 +32,7 @@ def run_batch(
 
     console = Console(highlight=False, soft_wrap=True)
     status = Console(stderr=True, highlight=False)
-    items = read_batch(batch, policy=policy, backend=backend)
+    items = read_batch(batch, policy=policy, backend=backend, timing=timing)
     with Results(out) as results:
         left = pending(items, results)
         done = len(items) - sum(len(same) for same in left.values())
@@ -45,6 +46,7 @@ def run_batch(
                         _workers(workers, len(left)),
                         policy=policy,
                         backend=backend,
+                        timing=timing,
                         gpus=gpus,
                         on_progress=steps.show,
                     )

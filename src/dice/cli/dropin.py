@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dice.cli.report import timing_lines
 from dice.errors import UserError
 from dice.types import Problem
 
@@ -69,7 +70,7 @@ def header(problem: Problem, attempt: "Attempt", *, version: str, origin: str) -
         *(f"Checked: {e.message}" for e in verdict.evidence),
         *(f"Note: {note}" for note in verdict.notes),
         f"nvcc: {_NVCC.get(verdict.nvcc, verdict.nvcc)}.",
-        "Speed was not measured.",
+        *(timing_lines(verdict.timing) if verdict.timing else ["Speed was not measured."]),
         "Use: model = ModelNew(*init_args).cuda(); model.load_state_dict(original.state_dict())",
     ]
     wrapped: list[str] = []

@@ -18,6 +18,7 @@ def open_judge(
     policy: "Policy | None" = None,
     backend: str = "simt",
     sanitizer: tuple[str, ...] = (),
+    timing: bool = False,
 ) -> "Iterator[Judge]":
     """A judge ready to work; the first one on a machine builds its precompiled header.
 
@@ -36,7 +37,12 @@ def open_judge(
     with (
         Steps(status) as steps,
         Judge(
-            policy, backend=backend, gpu=gpu, sanitizer=sanitizer, on_progress=steps.show
+            policy,
+            backend=backend,
+            gpu=gpu,
+            sanitizer=sanitizer,
+            timing=timing,
+            on_progress=steps.show,
         ) as judge,
     ):
         steps.done()

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from dice.types import Verdict, VerdictKind
+from dice.types import Timing, Verdict, VerdictKind
 
 _STYLES: dict[str, str] = {
     VerdictKind.CORRECT: "bold green",
@@ -54,9 +54,42 @@ def print_verdict(console: Console, title: str, verdict: Verdict) -> None:
             (f"  ({tail})", "dim"),
         )
     )
+    if verdict.timing is not None:
+        for line in timing_lines(verdict.timing):
+            _print_hanging(console, "  - ", line)
     for evidence in verdict.evidence:
         for i, line in enumerate(evidence.message.rstrip().splitlines()[:12]):
             _print_hanging(console, "  - " if i == 0 else "    ", line)
+
+
+def timing_lines(timing: Timing) -> list[str]:
+    """The measured speed in sentences: the time, the speedups, the share of the roofline, any refusal."""
+    own = timing.runtime
+    lines = [
+        f"{_us(own.median_us)} a call (80% of {own.calls} calls within {_us(own.p10_us)} to "
+        f"{_us(own.p90_us)}), by the judge's clock {_us(own.clock_us)}; {timing.gpu}"
+    ]
+    for one in timing.speedups:
+        base = timing.baselines[one.over]
+        lines.append(
+            f"{one.value:.2f}x PyTorch {_MODES.get(one.over, one.over)} ({_us(base.median_us)}); "
+            f"{100 * one.confidence:.0f}% interval {one.low:.2f} to {one.high:.2f}"
+        )
+    reached = f"{timing.gbps:.0f} of {timing.peak_gbps:.0f} GB/s"
+    if timing.tflops:
+        reached += f", {timing.tflops:.1f} of {timing.peak_tflops:.1f} TFLOP/s"
+    lines.append(f"reaches {reached}")
+    if timing.refused is not None:
+        lines.append(f"this time does not count: {timing.refused}")
+    return [*lines, *timing.notes]
+
+
+_MODES = {"eager": "eager", "compile": "with torch.compile"}
+
+
+def _us(value: float) -> str:
+    """Three digits, in the unit that suits them."""
+    return f"{value:.3g} us" if value < 999.5 else f"{value / 1e3:.3g} ms"
 
 
 def print_notes(console: Console, notes: tuple[str, ...]) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -52,6 +52,13 @@ def command(
             metavar="TOOLS", help="On a GPU, run compute-sanitizer too: memcheck,racecheck."
         ),
     ] = None,
+    timing: Annotated[
+        bool | None,
+        typer.Option(
+            "--time/--no-time",
+            help="Measure the speed of what is correct, on a GPU. Default: yes, with --batch no.",
+        ),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Of inputs and weights; default: secret, drawn afresh.")
     ] = None,
@@ -66,6 +73,8 @@ def command(
     from dice.verify.backends import choose
 
     chosen = choose(backend)
+    if timing and chosen != "cuda":
+        raise UserError("--time needs a GPU: the CPU backend emulates one and has no speed")
     rules = _policy(policy, precision=precision, seed=seed)
     if batch is not None:
         if reference is not None:
@@ -78,7 +87,14 @@ def command(
 
         wanted = None if gpus is None else [word.strip() for word in gpus.split(",")]
         raise typer.Exit(
-            run_batch(batch, out, policy=rules, backend=chosen, workers=workers, gpus=wanted)
+            run_batch(
+                *(batch, out),
+                policy=rules,
+                backend=chosen,
+                timing=bool(timing),
+                workers=workers,
+                gpus=wanted,
+            )
         )
     if reference is None or candidate is None:
         raise UserError("give a problem file and a candidate file, or --batch FILE.jsonl")
@@ -87,15 +103,16 @@ def command(
     tools = tuple(word.strip() for word in sanitize.split(",")) if sanitize else ()
     if tools and chosen != "cuda":
         raise UserError("--sanitize needs a GPU; the CPU backend always checks for these faults")
-    raise typer.Exit(_judge_one(reference, candidate, rules, chosen, tools, as_json))
+    with_time = chosen == "cuda" if timing is None else timing
+    settings = {"backend": chosen, "sanitizer": tools, "timing": with_time}
+    raise typer.Exit(_judge_one(reference, candidate, rules, settings, as_json))
 
 
 def _judge_one(
     reference: Path,
     candidate: Path,
     policy: "Policy",
-    backend: str,
-    sanitizer: tuple[str, ...],
+    settings: dict[str, Any],
     as_json: bool,
 ) -> int:
     from rich.console import Console
@@ -113,7 +130,7 @@ def _judge_one(
         raise UserError(f"{candidate} cannot be read as a candidate file: {e}") from e
     console = Console(highlight=False)
     status = Console(stderr=True, highlight=False, quiet=as_json)
-    with open_judge(status, policy=policy, backend=backend, sanitizer=sanitizer) as judge:
+    with open_judge(status, policy=policy, **settings) as judge:
         prepared = judge.prepare(problem)
         verdict = judge.judge(
             prepared, Candidate(problem=problem.name, code=code, name=candidate.name)

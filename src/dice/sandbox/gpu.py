@@ -1,6 +1,7 @@
 """What a confined process needs of the machine to use an NVIDIA GPU: device files and descriptions."""
 
 import glob
+import re
 
 READABLE = (
     "/proc/driver/nvidia",
@@ -37,3 +38,13 @@ def is_probed(path: str) -> bool:
     """Whether CUDA tries this path while it starts and goes on where it is absent or refused."""
     probed = ("/dev/char/", "/dev/shm/cuda_injection_path_shm")
     return path == "/tmp" or path.startswith(probed)
+
+
+def driver_version() -> str | None:
+    """Of the loaded kernel module; None without one."""
+    try:
+        with open("/proc/driver/nvidia/version") as file:
+            found = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", file.read())
+    except OSError:
+        return None
+    return found.group(1) if found else None

@@ -63,9 +63,10 @@ def open_judge(
     policy: Policy | None = None,
     *,
     backend: str = "auto",
+    timing: bool = False,
     on_progress: Callable[[str], None] | None = None,
 ) -> Judging:
-    """A judge of the named backend.
+    """A judge of the named backend; with `timing` it measures the speed of correct candidates on a GPU.
 
     Raises UserError, ToolchainError or SandboxError for a machine that cannot run it.
     """
@@ -73,4 +74,4 @@ def open_judge(
 
     chosen = choose(backend)
     gpu = visible_gpu() if chosen == "cuda" else 0
-    return Judge(policy, backend=chosen, gpu=gpu, on_progress=on_progress)
+    return Judge(policy, backend=chosen, gpu=gpu, timing=timing, on_progress=on_progress)

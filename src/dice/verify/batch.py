@@ -7,7 +7,8 @@ A line of the input is a JSON object:
 `problem` and `candidate` are each a path (relative to the input file) or, when the text has more than one
 line, the code itself. `name` may be left out. Results are appended one line at a time and synced, so that
 an interrupted run loses at most the verdicts it was working on; the same call goes on from there. A
-result belongs to its content: problem, candidate, policy, backend and this package's version.
+result belongs to its content: problem, candidate, policy, backend, whether it was timed, and this package's
+version.
 """
 
 import fcntl
@@ -56,13 +57,16 @@ class Item:
     job: Job
 
 
-def read_batch(path: Path, *, policy: Policy, backend: str) -> list[Item]:
+def read_batch(path: Path, *, policy: Policy, backend: str, timing: bool = False) -> list[Item]:
     """Every line of the input. Raises UserError, with the line's number, for the first bad one."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    settings = json.dumps([policy.settings(), backend, __version__], sort_keys=True, default=str)
+    parts = [policy.settings(), backend, __version__]
+    if timing:
+        parts.append(asdict(policy.timing))
+    settings = json.dumps(parts, sort_keys=True, default=str)
     problems: dict[str, Problem] = {}
     items = []
     for number, line in enumerate(text.split("\n"), start=1):

@@ -13,13 +13,15 @@ from dice.toolchain.cuda.options import CudaOptions
 from dice.toolchain.prelude import Progress
 from dice.toolchain.source import BuiltExtension, ExtensionSources
 from dice.types import Evidence
-from dice.verify.gpu_reference import RefereeProcess
+from dice.verify.gpu_reference import GpuPreparedProblem, RefereeProcess
 from dice.verify.policy import Policy
 from dice.verify.sanitizer import Rerun, sanitize
 from dice.verify.slots import GpuSlots
-from dice.verify.trial import Inspection, Message, Prepared, Trial
+from dice.verify.timing.timer import GpuTimer
+from dice.verify.trial import Inspection, Measured, Message, Prepared, Trial
 
 ENTRY = "dice.verify.gpu_worker:main"
+TIMING_ENTRY = "dice.verify.timing.worker:main"
 LIMITS = Limits(
     wall_s=240.0,
     cpu_s=240,
@@ -33,7 +35,8 @@ LIMITS = Limits(
 
 
 class CudaBackend:
-    """See `trial.Backend`. `sanitizer` names tools of compute-sanitizer to run on correct candidates."""
+    """See `trial.Backend`. `sanitizer` names tools of compute-sanitizer to run on correct candidates,
+    which are also timed with `timing`."""
 
     name = "cuda"
     blind_in_process = True
@@ -47,6 +50,7 @@ class CudaBackend:
         *,
         gpu: int = 0,
         sanitizer: Sequence[str] = (),
+        timing: bool = False,
         on_progress: Progress | None = None,
     ) -> None:
         prelude.ensure_prelude(options, on_progress)
@@ -55,11 +59,15 @@ class CudaBackend:
         self.referee = RefereeProcess(zygote, self.policy, gpu)
         self._options, self._zygote, self._sanitizer = options, zygote, tuple(sanitizer)
         self._library = prelude.library_path(options)
+        self._timer = GpuTimer(self.policy, self.slots, str(gpu)) if timing else None
         self.protections = features()
 
     def spawn(self, prepared: Prepared) -> Child:
+        return self._spawn(ENTRY, prepared)
+
+    def _spawn(self, entry: str, prepared: Prepared) -> Child:
         return self._zygote.spawn(
-            ENTRY,
+            entry,
             limits=self.policy.limits,
             readable=(str(self._library.parent),),
             private=(str(prepared.directory), str(Path(prepared.problem.path or "/nonexistent"))),
@@ -67,7 +75,7 @@ class CudaBackend:
         )
 
     def running(self) -> AbstractContextManager[None]:
-        return self.slots.turn()
+        return self.slots.checking_in_turn()
 
     def job(self) -> Message:
         return {"launch_library": str(self._library)}
@@ -104,6 +112,13 @@ class CudaBackend:
         if not found:
             trial.notes.append(f"compute-sanitizer {', '.join(self._sanitizer)}: no fault")
         return found
+
+    def time(self, trial: Trial) -> Measured:
+        """Its speed in a process of its own, where timing was asked for."""
+        prepared = trial.prepared
+        if self._timer is None or not isinstance(prepared, GpuPreparedProblem):
+            return Measured()
+        return self._timer.time(trial, prepared, lambda: self._spawn(TIMING_ENTRY, prepared))
 
 
 def for_gpu(policy: Policy) -> Policy:

@@ -9,6 +9,7 @@ Inputs are drawn on the GPU. A case is kept while all kept cases fit into `KEPT_
 computed again; the outputs of a reference that changes its state are kept in host memory, in order.
 """
 
+import copy
 import gc
 import os
 import random
@@ -28,6 +29,8 @@ from dice.verify.policy import Policy
 from dice.verify.reduce import Measured, Reduced
 from dice.verify.reference import OTHER
 from dice.verify.reference_child import ProblemFault, ReferenceRun, guard, run_model
+from dice.verify.timing.facts import facts_of, timing_seed
+from dice.verify.timing.loop import fresh
 from dice.verify.trees import Tree
 
 DEVICE = "cuda"
@@ -192,12 +195,29 @@ class Referee(ReferenceRun):
         return lint(outputs, self.policy)
 
     def answer(self, question: Message) -> Message:
-        """`{"do": "input", "index", "path"}` or `{"do": "compare", "index", "path"}`."""
+        """`{"do": "input", "index", "path"}` or `{"do": "compare", "index", "path"}`; of a timing
+        "timing_facts", "timing_input" (as "input") and "timing_compare", with the "seed" of the call."""
+        if question["do"] == "timing_facts":
+            inputs = self._timing_inputs(0)
+            return asdict(facts_of(self.fresh, inputs, stateful=self.stateful))
+        if question["do"] == "timing_input":
+            trees.save(self._timing_inputs(question["index"]), question["path"])
+            return {"done": True}
+        if question["do"] == "timing_compare":
+            timed = fresh(self._timing_inputs(question["index"]), question["seed"])
+            case = self._run_case(
+                timed, copy.deepcopy(self.fresh), self._double(copy.deepcopy(self.fresh))
+            )
+            return asdict(self.verify(question["path"], case))
         case = self.case(question["index"])
         if question["do"] == "input":
             trees.save(case.inputs, question["path"])
             return {"done": True}
         return asdict(self.verify(question["path"], case))
+
+    def _timing_inputs(self, index: int) -> list[Any]:
+        """Base inputs of a timing: of the problem's own kind, never used to check."""
+        return self._own_inputs(timing_seed(self.reduced.code, self.policy.seed, index))
 
     def verify(self, path: str, case: Case) -> Comparison:
         """Compare a candidate's output file with a case."""

@@ -14,6 +14,7 @@ from dice.types import Evidence, Problem
 from dice.verify.correctness import Comparison
 from dice.verify.policy import Policy
 from dice.verify.reference import OTHER, notes_of
+from dice.verify.timing.facts import Facts
 
 ENTRY = "dice.verify.gpu_referee:main"
 MAX_PROBLEMS = 200
@@ -141,14 +142,32 @@ class GpuPreparedProblem:
 
     def compare(self, index: int | str, output: Path) -> Comparison:
         """Compare an output file, which is taken away from where it is, with the reference."""
+        return self._compare({"do": "compare", "index": index}, output)
+
+    def timing_facts(self) -> Facts:
+        """What every implementation must move and compute."""
+        self._ensure()
+        return Facts(**self.referee.ask(self.number, {"do": "timing_facts"}))
+
+    def write_timing_input(self, index: int, path: Path) -> None:
+        """Base inputs of a timing, which no check has used."""
+        made = self.directory / "asked.bin"
+        question = {"do": "timing_input", "index": index, "path": made.name}
+        self.referee.ask(self.number, question)
+        os.replace(made, path)
+
+    def compare_timed(self, index: int, seed: int, output: Path) -> Comparison:
+        """As `compare`, for a timed call on base inputs `index` with values from `seed`."""
+        return self._compare({"do": "timing_compare", "index": index, "seed": seed}, output)
+
+    def _compare(self, question: Message, output: Path) -> Comparison:
         taken = self.directory / "judged.bin"
         try:
             os.replace(output, taken)
         except OSError as error:
             message = f"wrote no readable output: {error.strerror}"
             return Comparison(ok=False, reason="no_output", message=message)
-        question = {"do": "compare", "index": index, "path": taken.name}
-        answer = self.referee.ask(self.number, question)
+        answer = self.referee.ask(self.number, {**question, "path": taken.name})
         taken.unlink(missing_ok=True)
         return Comparison(**answer)
 

@@ -6,6 +6,7 @@ CUDA's errors into reports. CUDA is initialised here, never in the warm parent.
 """
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ _COPY_SHARE = 0.25
 _PART = 1 << 26
 
 # taken before a candidate can replace them
-_synchronize = torch.cuda.synchronize
+_synchronize: Callable[[], None] = getattr(torch._C, "_cuda_synchronize", torch.cuda.synchronize)
 _equal, _clone = torch.equal, torch.Tensor.clone
 _load, _tensors = trees.load, trees.tensors
 _deterministic = torch.use_deterministic_algorithms

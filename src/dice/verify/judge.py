@@ -23,11 +23,14 @@ from dice.verify.gpu_reference import prepare_on_gpu
 from dice.verify.policy import Policy
 from dice.verify.reference import prepare
 from dice.verify.ruling import judge_candidate
-from dice.verify.trial import Backend, Inspection, Message, Prepared, Trial
+from dice.verify.trial import Backend, Inspection, Measured, Message, Prepared, Trial
 
 ENTRY = "dice.verify.worker:main"
 _PRELOAD = ("dice.verify.worker", "dice.verify.warm:warm_up")
-_GPU_PRELOAD = ("dice.verify.gpu_worker", "dice.verify.gpu_referee", "dice.verify.warm:warm_up")
+_GPU_PRELOAD = (
+    *("dice.verify.gpu_worker", "dice.verify.gpu_referee", "dice.verify.timing.worker"),
+    "dice.verify.warm:warm_up",
+)
 """Imported before the processes of a GPU fork; CUDA itself is started in each of them."""
 
 _KEPT_PROBLEMS = 16
@@ -38,7 +41,8 @@ class Judge:
     """Prepares problems and rules on candidates. One warm parent process serves both.
 
     `backend` is "simt" (the CPU), "cuda" (GPU number `gpu`) or "auto": a GPU where there is one.
-    `sanitizer` names tools of compute-sanitizer for correct candidates on a GPU. Use as a context
+    `sanitizer` names tools of compute-sanitizer for correct candidates on a GPU, `timing` has them timed;
+    the CPU backend measures no speed. Use as a context
     manager, or call `close`. `on_progress` hears about long steps (the first build of the precompiled
     header). Raises SandboxError or ToolchainError for a broken machine only.
     """
@@ -50,6 +54,7 @@ class Judge:
         backend: str = "simt",
         gpu: int = 0,
         sanitizer: tuple[str, ...] = (),
+        timing: bool = False,
         build_options: BuildOptions | None = None,
         cuda_options: CudaOptions | None = None,
         on_progress: Callable[[str], None] | None = None,
@@ -72,6 +77,7 @@ class Judge:
                 self._zygote,
                 gpu=gpu,
                 sanitizer=sanitizer,
+                timing=timing,
                 on_progress=on_progress,
             )
         else:
@@ -183,3 +189,7 @@ class SimtBackend:
     def examine(self, trial: Trial) -> list[Evidence]:
         """The emulator has checked every access already."""
         return []
+
+    def time(self, trial: Trial) -> Measured:
+        """An emulator has no speed to speak of."""
+        return Measured()

@@ -9,6 +9,7 @@ from typing import Any
 from dice.errors import UserError
 from dice.sandbox.records import Limits
 from dice.types import VerdictKind
+from dice.verify.timing.settings import TimingSettings
 
 SHIPPED = Path(__file__).with_name("policy.toml")
 """The defaults, as a file to copy and change."""
@@ -36,7 +37,7 @@ class Policy:
     pytorch: str = "no_custom_kernel"
     """For PyTorch called from Python, without a kernel that matters."""
 
-    input_sets: int = 5
+    input_sets: int = 6
     construction_seed: int = 42
     seed: int | None = None
     """Input seeds are derived from it and the problem's code; None draws a secret one per problem."""
@@ -73,6 +74,8 @@ class Policy:
         default_factory=lambda: Limits(wall_s=120.0, cpu_s=240, memory_mib=8192, threads=64)
     )
     """Of the process that runs the problem's own code."""
+    timing: TimingSettings = field(default_factory=TimingSettings)
+    """Of a timing on a GPU."""
 
     @property
     def tolerance(self) -> float:
@@ -88,9 +91,9 @@ class Policy:
         return self if self.seed is not None else replace(self, seed=secrets.randbits(48))
 
     def settings(self) -> dict[str, Any]:
-        """Everything but the processes' limits, as plain values."""
+        """Everything that decides a ruling (not the processes' limits, nor timing), as plain values."""
         values = asdict(self)
-        return {name: value for name, value in values.items() if name not in _LIMITS}
+        return {name: value for name, value in values.items() if name not in _RECORDS}
 
     @classmethod
     def from_toml(cls, path: str | Path) -> "Policy":
@@ -109,7 +112,7 @@ class Policy:
                 raise UserError(f"{path}: no section [{section}]; there are {_names(_SECTIONS)}")
             if not isinstance(table, dict):
                 raise UserError(f"{path}: {section} is a section, not a value")
-            if section in _LIMITS:
+            if section in _RECORDS:
                 current = getattr(defaults, section)
                 values[section] = replace(current, **_checked(path, section, table, current))
             else:
@@ -118,13 +121,14 @@ class Policy:
 
 
 _LABELS = ("custom", "mixed", "library", "pytorch")
-_LIMITS = ("limits", "reference_limits")
+_RECORDS = ("timing", "limits", "reference_limits")
 _SECTIONS: dict[str, tuple[str, ...]] = {
     "tolerance": ("relative", "relative_half", "slack", "precision"),
     "attribution": _LABELS,
     "inputs": ("input_sets", "construction_seed", "seed", "perturb_weights"),
     "sizes": ("max_elements", "max_work", "max_flops", "max_reference_s", "reduce_s"),
     "run": ("check", "threads", "import_s", "call_s", "patience", "max_builds", "step_limit"),
+    "timing": tuple(one.name for one in fields(TimingSettings)),
     "limits": tuple(one.name for one in fields(Limits)),
     "reference_limits": tuple(one.name for one in fields(Limits)),
 }

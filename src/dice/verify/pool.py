@@ -83,6 +83,7 @@ class Pool:
         workers: how many; by default the number of cores.
         policy: of every judge.
         backend: "simt", "cuda", or "auto" for the GPU where there is one.
+        timing: have the speed of correct candidates measured, where there is a GPU.
         gpus: indices to use, workers are dealt out to them in turn; by default all.
         max_pending: `submit` waits while so many jobs wait.
         on_progress: hears about long steps (the first build of the precompiled header).
@@ -97,6 +98,7 @@ class Pool:
         *,
         policy: Policy | None = None,
         backend: str = "auto",
+        timing: bool = False,
         gpus: Iterable[str | int] | None = None,
         max_pending: int | None = None,
         job_timeout_s: float = JOB_S,
@@ -110,6 +112,7 @@ class Pool:
         self.settings = WorkerSettings(
             policy=policy or Policy(),
             backend=self.backend,
+            timing=timing,
             prepared=_PREPARED.get(self.backend, 8),
             factory=factory,
         )

@@ -35,6 +35,7 @@ class WorkerSettings:
 
     policy: Policy
     backend: str = "auto"
+    timing: bool = False
     prepared: int = 8
     """Problems kept prepared; on a GPU each of them holds a process with GPU memory."""
     factory: str = OPEN_JUDGE
@@ -55,7 +56,10 @@ class Bench:
         module, _, function = settings.factory.partition(":")
         opener = getattr(importlib.import_module(module), function)
         self._judge: Judging = opener(
-            settings.policy, backend=settings.backend, on_progress=on_progress
+            settings.policy,
+            backend=settings.backend,
+            timing=settings.timing,
+            on_progress=on_progress,
         )
         self._limit = max(1, settings.prepared)
         self._prepared: OrderedDict[str, Any] = OrderedDict()

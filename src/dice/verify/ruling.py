@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dice.types import Candidate, Evidence, Verdict, VerdictKind
 from dice.verify import attribution, rules
-from dice.verify.trial import Backend, Prepared, Trial
+from dice.verify.trial import Backend, Measured, Prepared, Trial
 
 
 def judge_candidate(backend: Backend, prepared: Prepared, candidate: Candidate) -> Verdict:
@@ -25,6 +25,8 @@ def judge_candidate(backend: Backend, prepared: Prepared, candidate: Candidate) 
         verdict = _with_more(verdict, backend.examine(trial))
     if verdict.kind is VerdictKind.CORRECT:
         verdict = _attribute(verdict, trial)
+    if verdict.kind is VerdictKind.CORRECT:
+        verdict = _timed(verdict, backend.time(trial))
     # what was examined after the ruling has its notes too
     return replace(verdict, notes=tuple(dict.fromkeys((*verdict.notes, *trial.notes))))
 
@@ -89,6 +91,13 @@ def _attribute(verdict: Verdict, trial: Trial) -> Verdict:
     if policy.earns(found.label) is VerdictKind.CORRECT:
         return replace(verdict, notes=(*verdict.notes, found.evidence.message))
     return _with_more(verdict, [found.evidence])
+
+
+def _timed(verdict: Verdict, measured: Measured) -> Verdict:
+    """A candidate may still turn out wrong while it is timed."""
+    notes = (*verdict.notes, *measured.notes)
+    verdict = replace(verdict, timing=measured.timing, notes=notes)
+    return _with_more(verdict, measured.evidence)
 
 
 def _with_more(verdict: Verdict, more: Iterable[Evidence]) -> Verdict:

@@ -47,12 +47,17 @@ class GpuSlots:
             yield
 
     @contextlib.contextmanager
-    def turn(self, places: int = TURNS) -> Iterator[None]:
-        """One of a few places for those who launch work right now.
+    def checking_in_turn(self, places: int = TURNS) -> Iterator[None]:
+        """`checking`, with one of a few places for those who launch work right now.
 
         A GPU switches between processes by time slices, so what many do at once takes longer for each
-        and no less for all. Nobody who holds a turn may wait for another lock.
+        and no less for all.
         """
+        with self._turn(places), self.checking():
+            yield
+
+    @contextlib.contextmanager
+    def _turn(self, places: int) -> Iterator[None]:
         start = os.getpid() % places
         while True:
             for step in range(places):

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from dice.errors import BuildFailure
 from dice.sandbox import Child, ChildResult, Features
 from dice.toolchain.source import BuiltExtension, ExtensionSources
-from dice.types import Candidate, Evidence, Problem
+from dice.types import Candidate, Evidence, Problem, Timing
 from dice.verify import rules
 from dice.verify.correctness import Comparison
 from dice.verify.input_sets import derive_seed
@@ -99,6 +99,9 @@ class Backend(Protocol):
     def examine(self, trial: "Trial") -> list[Evidence]:
         """Further checks on a candidate without a fault; costly ones belong here."""
 
+    def time(self, trial: "Trial") -> "Measured":
+        """The speed of a correct candidate; nothing where it was not asked for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
@@ -106,6 +109,15 @@ class Inspection:
 
     nvcc: str = "not_available"
     evidence: Evidence | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A timing, or evidence against the candidate that came up while it was timed."""
+
+    timing: Timing | None = None
+    evidence: tuple[Evidence, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -118,6 +130,8 @@ class Trial:
     candidate: Candidate
     skip_launches: bool = False
     """Kernels do nothing: shows what the candidate computes without them."""
+    timing: bool = False
+    """The worker leaves out what slows calls down."""
     evidence: list[Evidence] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     sources: list[ExtensionSources] = field(default_factory=list)
@@ -151,7 +165,7 @@ class Trial:
         `calls` limits the inputs; other weights are tried only without a limit.
         """
         with self.backend.spawn(self.prepared) as child:
-            ready = self._open(child)
+            ready = self.open(child)
             if ready is not None:
                 with self.backend.running():
                     self._converse(child, calls, matched=not ready.get("unmatched"))
@@ -173,18 +187,18 @@ class Trial:
         blind = Trial(self.backend, self.prepared, self.candidate, skip_launches=True)
         blind._nonce, blind._first = self._nonce, self._first + self.calls
         target = Path(child.directory) / "state_again.bin"
-        if not blind._delivered(
+        if not blind.delivered(
             target, lambda: deliver(self.prepared.directory / "state.bin", target)
         ):
             return blind
         child.send({"do": "blind", "path": target.name})
-        if blind._next(child, self.backend.policy.call_s) is not None:
+        if blind.next_report(child, self.backend.policy.call_s) is not None:
             for index in range(self.prepared.calls):
                 if not blind._call(child, index):
                     break
         return blind
 
-    def _open(self, child: Child) -> Message | None:
+    def open(self, child: Child) -> Message | None:
         """Have the candidate imported and constructed, its builds served; None when that failed."""
         prepared, policy, directory = self.prepared, self.backend.policy, Path(child.directory)
         self.notes += prepared.notes
@@ -195,10 +209,11 @@ class Trial:
             "nonce": self._nonce,
             "construction_seed": policy.construction_seed,
             "skip_launches": self.skip_launches,
+            "timing": self.timing,
             **self.backend.job(),
         }
         child.send(self.job)
-        ready = self._next(child, policy.import_s)
+        ready = self.next_report(child, policy.import_s)
         if ready is not None:
             self._note_weights(ready)
         return ready
@@ -219,10 +234,10 @@ class Trial:
             return
         name = "state_other.bin"
         source, target = self.prepared.directory / name, Path(child.directory) / name
-        if not self._delivered(target, lambda: deliver(source, target)):
+        if not self.delivered(target, lambda: deliver(source, target)):
             return
         child.send({"do": "state", "path": name})
-        if self._next(child, self.backend.policy.call_s) is not None:
+        if self.next_report(child, self.backend.policy.call_s) is not None:
             self._call(child, OTHER)
 
     def _note_weights(self, ready: Message) -> None:
@@ -242,13 +257,13 @@ class Trial:
         directory, number = Path(child.directory), self._first + self.calls
         given, output = f"input_{number}.bin", f"output_{number}.bin"
         target = directory / given
-        if not self._delivered(target, lambda: self.prepared.write_input(index, target)):
+        if not self.delivered(target, lambda: self.prepared.write_input(index, target)):
             return False
         started = time.monotonic()
         seed = derive_seed(self._nonce, 0, number) % (1 << 31)
         request = {"do": "call", "index": number, "input": given, "output": output, "seed": seed}
         child.send(request)
-        report = self._next(child, self.backend.policy.call_s)
+        report = self.next_report(child, self.backend.policy.call_s)
         self.run_s += time.monotonic() - started
         if report is None:
             return False
@@ -274,7 +289,7 @@ class Trial:
     def _guess(self, index: int | str, path: Path) -> bool:
         return path.is_file() and self.prepared.compare(index, path).ok
 
-    def _next(self, child: Child, limit_s: float) -> Message | None:
+    def next_report(self, child: Child, limit_s: float) -> Message | None:
         """The worker's next report, its builds served; None when it stopped or broke the protocol."""
         while True:
             try:
@@ -305,7 +320,7 @@ class Trial:
                 return None
             return message
 
-    def _delivered(self, target: Path, write: Callable[[], None]) -> bool:
+    def delivered(self, target: Path, write: Callable[[], None]) -> bool:
         """Put a file into the candidate's directory; False when the candidate has taken its name."""
         try:
             if not os.path.lexists(target):
@@ -341,7 +356,7 @@ class Trial:
         else:
             self.built.append(built)
             own = Path(child.directory) / f"extension_{len(self.sources)}.so"
-            if not self._delivered(own, lambda: deliver(Path(built.path), own)):
+            if not self.delivered(own, lambda: deliver(Path(built.path), own)):
                 return False
             self.notes += built.notes
             answer = {

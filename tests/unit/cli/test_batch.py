@@ -179,6 +179,7 @@ def test_other_files_are_not_taken_for_results(dice, batch):
         ("p.py", "c.py", "--workers", "2"),
         ("p.py", "c.py", "--precision", "float8"),
         ("p.py", "c.py", "--sanitize", "memcheck"),
+        ("p.py", "c.py", "--backend", "simt", "--time"),
         ("p.py", "c.py", "--policy", "none.toml"),
         ("p.py", "c.py", "--backend", "tpu"),
     ],

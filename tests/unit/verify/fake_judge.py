@@ -38,14 +38,14 @@ class FakeJudge:
         pass
 
 
-def open_judge(policy, *, backend, on_progress):
+def open_judge(policy, *, backend, timing, on_progress):
     on_progress(f"opening {backend} with seed {policy.seed}")
     return FakeJudge()
 
 
-def cannot_open(policy, *, backend, on_progress):
+def cannot_open(policy, *, backend, timing, on_progress):
     raise ToolchainError("no g++")
 
 
-def dies_at_once(policy, *, backend, on_progress):
+def dies_at_once(policy, *, backend, timing, on_progress):
     os._exit(3)

@@ -5,11 +5,12 @@ from types import SimpleNamespace
 from dice.sandbox import ChildResult, Features
 from dice.types import Candidate, Evidence, VerdictKind
 from dice.verify import Policy, ruling
-from dice.verify.trial import Inspection
+from dice.verify.trial import Inspection, Measured
 
 
 class _Backend:
     name, checked, policy, protections = "cuda", "", Policy(), Features()
+    measured = Measured()
 
     def __init__(self, note, found):
         self._note, self._found = note, found
@@ -20,6 +21,9 @@ class _Backend:
     def examine(self, trial):
         trial.notes.append(self._note)
         return self._found
+
+    def time(self, trial):
+        return self.measured
 
 
 def _judge(monkeypatch, note, found=()):
@@ -59,3 +63,24 @@ def test_what_the_examination_finds_decides(monkeypatch):
     verdict = _judge(monkeypatch, "examined", found)
     assert verdict.kind is VerdictKind.UNSAFE
     assert "examined" in verdict.notes
+
+
+def test_an_output_that_is_wrong_only_while_it_is_timed_decides(monkeypatch):
+    found = Evidence(kind="wrong_output", message="zeros (inputs: while it was timed)")
+    monkeypatch.setattr(_Backend, "measured", Measured(evidence=(found,), notes=("no baseline",)))
+    verdict = _judge(monkeypatch, "examined")
+    assert verdict.kind is VerdictKind.WRONG
+    assert verdict.timing is None
+    assert "no baseline" in verdict.notes
+
+
+def test_a_timing_is_the_verdicts(monkeypatch):
+    timing = object()
+    monkeypatch.setattr(_Backend, "measured", Measured(timing=timing))
+    assert _judge(monkeypatch, "examined").timing is timing
+
+
+def test_who_is_not_correct_is_not_timed(monkeypatch):
+    monkeypatch.setattr(_Backend, "time", None)
+    found = [Evidence(kind="race", message="a race")]
+    assert _judge(monkeypatch, "examined", found).kind is VerdictKind.UNSAFE

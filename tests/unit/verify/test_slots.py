@@ -109,3 +109,37 @@ def test_a_killed_holder_holds_nothing(tmp_path):
 def test_the_visible_device_is_the_first_one_named(monkeypatch, value, device):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
     assert visible_device() == device
+
+
+def test_a_turn_is_a_check_that_a_timing_keeps_out(tmp_path):
+    slots, inside, order = GpuSlots("0", directory=tmp_path), threading.Event(), []
+
+    def check():
+        inside.wait(5)
+        with slots.checking_in_turn():
+            order.append("check")
+
+    thread = in_thread(check)
+    with slots.timing():
+        inside.set()
+        time.sleep(0.1)
+        order.append("timing")
+    thread.join(5)
+    assert order == ["timing", "check"]
+
+
+def test_only_so_many_have_a_turn(tmp_path):
+    slots, inside, most = GpuSlots("0", directory=tmp_path), [], []
+
+    def check():
+        with slots.checking_in_turn(places=2):
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.02)
+            inside.pop()
+
+    threads = [in_thread(check) for _ in range(6)]
+    for thread in threads:
+        thread.join(5)
+    assert len(most) == 6
+    assert max(most) == 2
