@@ -59,6 +59,16 @@ def compiler_identity(compiler: Path) -> str:
 
 
 @cache
+def accepts(compiler: Path, flag: str) -> bool:
+    """Whether the compiler knows a flag, which one of another version may not."""
+    command: list[str | Path] = [compiler, "-Werror", flag, "-xc++", "-E", os.devnull]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=30, check=False).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
+@cache
 def compiler_roots(compiler: Path) -> tuple[str, ...]:
     """Where a compiler outside the system's directories keeps its programs, libraries and headers."""
     real = compiler.resolve()

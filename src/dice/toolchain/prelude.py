@@ -18,7 +18,7 @@ from pathlib import Path
 from dice.errors import ToolchainError
 from dice.toolchain.bindings import HELPERS, MODULE_NAME
 from dice.toolchain.cache import SIZE_LIMIT_MIB, Cache, cache_root, digest, file_lock
-from dice.toolchain.compiler import compiler_identity, find_compiler, run_own
+from dice.toolchain.compiler import accepts, compiler_identity, find_compiler, run_own
 from dice.toolchain.simt import layout
 from dice.toolchain.source import BuildOptions
 
@@ -29,6 +29,8 @@ Progress = Callable[[str], None]
 BUILD_TIMEOUT_S = 600.0
 UNUSED_S = 30 * 24 * 3600
 RECENT_S = 3600
+FILL_LOCALS = "-ftrivial-auto-var-init=pattern"
+"""For what `uninitialised` leaves alone; g++ has it since version 12."""
 
 _SLIM = '#include "simt_slim.h"\n#include <cstring>\n'
 _FULL = '#include "simt_full.h"\n#include <cstring>\n'
@@ -143,6 +145,8 @@ def _flags(options: BuildOptions, full: bool) -> tuple[str, ...]:
     flags += ["-fno-diagnostics-show-option", "-fmax-errors=20", "-ftemplate-backtrace-limit=4"]
     if options.check:
         flags += ["-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0"]
+        if accepts(find_compiler(), FILL_LOCALS):
+            flags.append(FILL_LOCALS)
     if not full:
         flags.append(f"-I{layout.INCLUDE_DIR / 'fakeslim'}")
     flags += [f"-I{layout.INCLUDE_DIR / 'fake'}", f"-I{layout.INCLUDE_DIR}"]

@@ -1,10 +1,11 @@
 """Rewrite CUDA source into C++ over the SIMT headers, by byte ranges of syntax nodes.
 
 Guarantees: every line keeps its number, and a launch stays one expression, so that temporaries in its
-arguments live to its end. Three rewrites:
+arguments live to its end. Four rewrites:
 
 - `k<<<cfg>>>(args)` becomes `SIMT_LAUNCH((k), (cfg), args)`, in macro bodies too;
 - a `__shared__` declaration becomes a reference into the thread block's shared memory;
+- a number declared without a value in device code starts at one that shows;
 - what names the CUDA device names the CPU: `is_cuda()` and `is_cpu()` trade places, `kCUDA` is `kCPU`.
 
 A launch inside text that the grammar does not understand is found by its tokens instead.
@@ -20,6 +21,7 @@ from dice.toolchain.edits import Edit, apply_edits, line_breaks
 from dice.toolchain.launches import launches
 from dice.toolchain.parse import ParsedSource, Region, descend, is_name, parse, text_of
 from dice.toolchain.shared_memory import file_scope_uses, shared_declarations
+from dice.toolchain.uninitialised import unset_locals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,7 @@ def rewrite(text: str, *, drop: tuple[tuple[int, int], ...] = ()) -> Rewritten:
         for one in found:
             edits.extend(one)
         edits.extend(shared_declarations(source, region))
+        edits.extend(unset_locals(region))
         edits.extend(_device_names(region))
     edits.extend(file_scope_uses(source))
     edits.extend(Edit(start, end, line_breaks(source.text[start:end])) for start, end in drop)

@@ -112,3 +112,25 @@ __global__ void copies_ok_kernel(const float* x, float* y, int n) {
   __shared__ float s[64]; if (threadIdx.x == 0) memset(s, 0, n * sizeof(float)); __syncthreads(); y[threadIdx.x] = s[threadIdx.x];
 }
 HOST(copies_ok, copies_ok_kernel, 1, 64, 0)
+
+// --- locals without a value ---
+__global__ void unset_max_kernel(const float* x, float* y, int n) {
+  float m; for (int i = 0; i < n; i++) m = fmaxf(m, x[i]); y[threadIdx.x] = m;
+}
+HOST(unset_max, unset_max_kernel, 1, 64, 0)
+__global__ void unset_min_kernel(const float* x, float* y, int n) {
+  float m; for (int i = 0; i < n; i++) m = fminf(m, x[i]); y[threadIdx.x] = m;
+}
+HOST(unset_min, unset_min_kernel, 1, 64, 0)
+__global__ void unset_array_kernel(const float* x, float* y, int n) {
+  float m[2]; for (int i = 0; i < n; i++) m[i % 2] += x[i]; y[threadIdx.x] = m[0] + m[1];
+}
+HOST(unset_array, unset_array_kernel, 1, 64, 0)
+__global__ void set_later_kernel(const float* x, float* y, int n) {
+  float v, w; int i = threadIdx.x; bool even;
+  even = i % 2 == 0;
+  if (even) w = 2; else w = 3;
+  switch (i % 3) { case 0: v = x[i]; break; case 1: float u; u = x[i]; v = u; break; default: v = x[i]; }
+  y[i] = v * w;
+}
+HOST(set_later, set_later_kernel, 1, 64, 0)

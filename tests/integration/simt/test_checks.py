@@ -128,3 +128,17 @@ def test_poisoned_outputs_show_what_was_not_written(checks, emulator):
     assert x.isnan().all()
     checks.bounds_ok(x)
     assert [one.kind for one in emulator.diagnostics()] == ["uninitialised"]
+
+
+@pytest.mark.parametrize("name", ["unset_max", "unset_min", "unset_array"])
+def test_a_local_without_a_value_shows_within_a_few_launches(checks, name):
+    """A maximum that starts anywhere below the data is right; one launch in a few starts it above."""
+    shown = [not bool((run(checks, name, 64).abs() < 100).all()) for _ in range(4)]
+    assert any(shown)
+
+
+def test_locals_that_are_set_before_they_are_read_are_no_fault(checks, emulator):
+    x = torch.randn(64, generator=torch.Generator().manual_seed(1))
+    factors = torch.tensor([2.0, 3.0]).repeat(32)
+    assert torch.equal(checks.set_later(x), x * factors)
+    assert emulator.diagnostics() == []

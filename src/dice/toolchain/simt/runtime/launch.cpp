@@ -81,10 +81,17 @@ bool accept(const LaunchRequest& request) {
   return true;
 }
 
+// Which launches get which is without a period: a kernel that is always launched third gets both.
+uint64_t unset_value(uint64_t launch) {
+  constexpr uint64_t golden_ratio = 0x9E3779B97F4A7C15;
+  return launch * golden_ratio >> 63 ? 0xFEFEFEFEFEFEFEFE : 0x7E7E7E7E7E7E7E7E;
+}
+
 struct Work {
   const LaunchRequest& request;
   uint64_t blocks;
   uint64_t chunk;
+  uint64_t unset;
   std::atomic<uint64_t> next{0};
   std::atomic<bool> stop{false};
   std::mutex mutex;
@@ -104,6 +111,7 @@ void run_worker(Work& work) {
   Block* block = take_block();
   begin_worker_checks();
   bool descending = options.order == 1;
+  context.unset = work.unset;
   try {
     while (!work.stop) {
       uint64_t begin = work.next.fetch_add(work.chunk);
@@ -129,12 +137,14 @@ void launch_kernel(const LaunchRequest& request) {
     throw Error("a kernel launched a kernel: dynamic parallelism is not covered");
   }
   set_kernel_name(request.kernel);
-  launch_count++;
+  uint64_t number = ++launch_count;
   if (!accept(request) || skip_launches) {
     return;
   }
   Work work{.request = request,
-            .blocks = uint64_t(request.grid.x) * request.grid.y * request.grid.z};
+            .blocks = uint64_t(request.grid.x) * request.grid.y * request.grid.z,
+            .chunk = 0,
+            .unset = unset_value(number)};
   int limit = options.os_threads;
   uint64_t workers = limit > 0 ? limit : std::max(1u, std::thread::hardware_concurrency());
   work.chunk = std::clamp<uint64_t>(work.blocks / (workers * 8 + 1), 1, 64);

@@ -3,8 +3,11 @@
 // Everything declared here is defined in runtime/*.cpp (libdice_simt.so).
 #pragma once
 
+#include <bit>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "vector_types.h"
 
@@ -24,9 +27,28 @@ struct Context {
   dim3 grid_dim;
   Block* block;      // null outside a kernel
   uint32_t thread;   // linear index in the thread block
+  uint64_t unset;    // what an uninitialised variable holds in this launch
 };
 
 extern __attribute__((tls_model("initial-exec"))) thread_local constinit Context context;
+
+// The value of a local variable without one: a huge number, positive in some launches and negative in
+// others, so that a minimum or maximum that nobody started comes out wrong in one of them.
+struct Unset {
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  operator T() const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return context.unset >> 63;
+    } else if constexpr (sizeof(T) == 8) {
+      return std::bit_cast<T>(context.unset);
+    } else if constexpr (sizeof(T) == 4) {
+      return std::bit_cast<T>(static_cast<uint32_t>(context.unset));
+    } else {
+      return static_cast<T>(context.unset);
+    }
+  }
+};
 
 // --- barriers and warp collectives (runtime/scheduler.cpp, runtime/collectives.cpp) ---
 void barrier(int line);
