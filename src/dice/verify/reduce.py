@@ -5,19 +5,23 @@ integer literals of `get_inputs` and `get_init_inputs`, equal literals being one
 halved until the problem fits; every step must leave a problem whose shapes still work, else the knobs of
 equal value are halved together, else the knob stays as it is. Small numbers (kernel sizes, strides,
 groups, dimensions) are never touched, odd numbers stay odd, and a number that a vector width divides
-keeps being divisible by it.
+keeps being divisible by it. Numbers that halving made equal are parted again where other sizes work: a
+kernel that takes one for the other must not pass.
 """
 
 import ast
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import combinations
+from math import gcd
 
 from dice.verify.policy import Policy
 
 SMALLEST = 16
 """Numbers at or below stay, batch sizes apart; others go below only when nothing else is left."""
 SMALLEST_BATCH = 2
+WARP = 32
 _KEPT_NAMES = ("kernel", "stride", "padding", "dilation", "group", "head", "axis")
 
 
@@ -118,6 +122,14 @@ def reduce_code(
         measured, runs = smaller, True
         if cost(measured, policy, budget=budget) <= 1:
             break
+
+    def fitting(text: str) -> Measured | None:
+        size = measure(text)
+        small = size.error is None and cost(size, policy, budget=budget) <= 1
+        return size if small else None
+
+    if runs and cost(measured, policy, budget=budget) <= 1:
+        measured = _part_equals(tree, knobs, measured, fitting, deadline)
     changes = tuple(
         f"{knob.name} {knob.original} -> {knob.value}"
         for knob in knobs
@@ -126,6 +138,61 @@ def reduce_code(
     if not changes or not runs:
         return Reduced(code=code, changes=(), measured=measured)
     return Reduced(code=ast.unparse(tree), changes=changes, measured=measured)
+
+
+def _part_equals(
+    tree: ast.Module,
+    knobs: list[_Knob],
+    measured: Measured,
+    fitting: Callable[[str], Measured | None],
+    deadline: float,
+) -> Measured:
+    """Give numbers that differ in the file different sizes, where such sizes work and fit."""
+    ordered = sorted(knobs, key=lambda knob: -knob.original)
+    for larger, smaller in combinations(ordered, 2):
+        if larger.value != smaller.value or larger.original == smaller.original:
+            continue
+        for knob, value in _other_sizes(larger, smaller):
+            twins = [k for k in knobs if (k.value, k.original) == (knob.value, knob.original)]
+            taken = {other.value for other in knobs if other.original != knob.original}
+            if value in taken or time.monotonic() > deadline:
+                continue
+            found = _resize(tree, [knob], value, fitting)
+            if found is None and len(twins) > 1:
+                found = _resize(tree, twins, value, fitting)
+            if found is not None:
+                measured = found
+                break
+    return measured
+
+
+def _other_sizes(larger: _Knob, smaller: _Knob) -> Iterator[tuple[_Knob, int]]:
+    """Sizes that tell two equal ones apart: first those that shrink less, then a batch size, then others.
+
+    What shrinks less stays a multiple of the warp, or of the power of two below it that it was.
+    """
+    value = larger.value
+    for wanted in (2 * value, value + value // 2):
+        size = wanted | (value & 1)
+        if size <= larger.original and size % gcd(value, WARP) == 0:
+            yield larger, size
+    for knob in sorted((larger, smaller), key=lambda knob: not knob.is_batch):
+        if knob.may_halve(SMALLEST):
+            yield knob, knob.halved
+
+
+def _resize(
+    tree: ast.Module, group: list[_Knob], value: int, fitting: Callable[[str], Measured | None]
+) -> Measured | None:
+    """Set all of a group to one value; None (and nothing changed) when that does not work or fit."""
+    before = [knob.value for knob in group]
+    for knob in group:
+        knob.set(value)
+    measured = fitting(ast.unparse(tree))
+    if measured is None:
+        for knob, old in zip(group, before, strict=True):
+            knob.set(old)
+    return measured
 
 
 def _try_halving(

@@ -87,6 +87,43 @@ def test_kernel_stride_and_groups_stay_and_channels_stay_divisible():
     assert names["batch_size"] >= 2
 
 
+@pytest.mark.parametrize(
+    ("sizes", "kept"),
+    [
+        ("2048, 1024, 512", "K"),
+        ("512, 4096, 128", "N"),
+        ("64, 8192, 8191", ""),
+        ("96, 768, 3072", ""),
+    ],
+)
+def test_sizes_that_differ_still_do(sizes, kept):
+    """A kernel that takes one size for another must not pass."""
+    reduced = _reduced(MATMUL.replace("2048, 4096, 1024", sizes))
+    names = load_namespace(reduced.code)
+    assert reduced.measured.error is None
+    assert cost(reduced.measured, POLICY) <= 1
+    assert len({names[name] for name in "MKN"}) == 3
+    assert all(names[n] % 2 == int(s) % 2 for n, s in zip("MKN", sizes.split(","), strict=True))
+
+
+def test_sizes_are_parted_by_a_batch_size_where_they_only_fit_smaller():
+    body = """
+batch_size = 64
+height = 128
+width = 256
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x).permute(0, 2, 3, 1)
+def get_inputs():
+    return [torch.rand(batch_size, 3, height, width)]
+def get_init_inputs():
+    return []
+"""
+    names = load_namespace(_reduced(body).code)
+    sizes = [names[name] for name in ("batch_size", "height", "width")]
+    assert sizes == [16, 32, 64]
+
+
 LITERALS = """
 class Model(nn.Module):
     def __init__(self, n):
