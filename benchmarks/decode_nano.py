@@ -18,7 +18,8 @@ from transformers import PreTrainedTokenizerFast
 
 from dice.engine.llm import LLM
 from dice.engine.sampling import SamplingParams
-from dice.models.load import GenerationDefaults, LoadedModel, load_model
+from dice.models.generation import GenerationDefaults
+from dice.models.load import LoadedModel, load_model
 from dice.models.sdar import SdarConfig, SdarForCausalLM
 from dice.types import Prompt
 
@@ -42,6 +43,7 @@ def random_nano(kv_heads: int) -> LoadedModel:
     )
     return LoadedModel(
         name="random",
+        config=config,
         model=SdarForCausalLM(config).eval(),
         tokenizer=PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="<|mask|>"),
         mask_token_id=1,

@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from dice.engine import SamplingParams, StepEvent
-    from dice.models.load import GenerationDefaults
+    from dice.models.generation import GenerationDefaults
     from dice.rollout import Attempt, Rollout
 
 

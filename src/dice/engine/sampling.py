@@ -18,7 +18,7 @@ from torch import Tensor
 
 from dice.engine.remasking import STRATEGIES
 from dice.errors import UserError
-from dice.models.load import GenerationDefaults
+from dice.models.generation import GenerationDefaults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,59 +1,57 @@
-"""Checkpoint folder -> model, tokenizer and generation settings, or a `ModelError` that says why not.
+"""Checkpoint -> model, tokenizer and generation settings, or a `ModelError` that says why not.
 
-Real checkpoints are untidy; what is forgiven: foreign config spellings, leftovers in the config, a mask
-token named differently in the tokenizer's files, a `generation_config.json` that is missing or knows
-nothing of block diffusion. What is not: tensors that are missing, unknown or of another shape.
+`open_checkpoint` reads and checks everything that is small; `Checkpoint.load` checks the weights' headers
+and the memory, then reads the weights. Code that comes with a checkpoint is never run.
+
+Real checkpoints are untidy; what is forgiven: foreign spellings, leftovers in the config, a mask token named
+differently in the tokenizer's files, a `generation_config.json` that is missing or knows nothing of block
+diffusion, a copy of the head where it is tied. What is not: tensors that are missing, unexpected or of
+another shape, and files that contradict each other.
 """
 
 import json
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from importlib import resources
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import snapshot_download
-from safetensors import SafetensorError
 from transformers import AutoTokenizer
-from transformers.utils import logging as transformers_logging
 
 from dice.errors import ModelError
+from dice.models.fetch import DESCRIPTION_FILES, WEIGHT_FILES, find_folder
+from dice.models.generation import (
+    FILE,
+    GenerationDefaults,
+    load_generation_defaults,
+    read_json,
+    save_generation_defaults,
+)
+from dice.models.lora import CONFIG as ADAPTER_CONFIG
+from dice.models.lora import LoraAdapter
+from dice.models.memory import available_bytes, gib, require_memory
 from dice.models.registry import register_auto_classes
 from dice.models.sdar import SdarConfig, SdarForCausalLM
+from dice.models.weights import (
+    Shape,
+    check_tensors,
+    expected_shapes,
+    load_weights,
+    read_headers,
+)
 
 _logger = logging.getLogger(__name__)
-_HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "merges.txt", "*.model"]
+DEFAULT_TEMPLATE = "kernelbench"
+"""Of a checkpoint that names none, such as the published ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationDefaults:
-    """What a checkpoint's `generation_config.json` says about decoding; `None` where it says nothing.
-
-    The last five fields are this project's own keys and are written by `save_model`.
-    """
-
-    eos_token_id: tuple[int, ...] = ()
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    max_new_tokens: int | None = None
-    template: str | None = None
-    denoising_steps: int | None = None
-    remasking_strategy: str | None = None
-    confidence_threshold: float | None = None
-    entropy_bound: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedModel:
-    """A model ready to decode."""
+class Checkpoint:
+    """Everything but the weights, checked."""
 
     name: str
     """What the user asked for."""
-    model: SdarForCausalLM
+    config: SdarConfig
     tokenizer: Any
     """A fast tokenizer of `transformers`."""
     mask_token_id: int
@@ -64,7 +62,80 @@ class LoadedModel:
 
     @property
     def block_size(self) -> int:
-        return int(self.model.config.block_size)
+        return int(self.config.block_size)
+
+    def load(
+        self,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype | None = None,
+        adapter: str | Path | None = None,
+    ) -> "LoadedModel":
+        """The checkpoint with its weights, on `device`, ready to decode.
+
+        Args:
+            dtype: default float32 on a CPU, bfloat16 elsewhere.
+            adapter: folder or hub id of a LoRA adapter, merged while loading.
+
+        Raises:
+            ModelError: tensors of the checkpoint or the adapter that are missing, unexpected or
+                mis-shaped, or too little memory; before a weight is read.
+        """
+        dtype = dtype or default_dtype(device)
+        wanted = expected_shapes(self.config)
+        check_memory(self.name, wanted, device, dtype)
+        folder = find_folder(self.name, (*DESCRIPTION_FILES, *WEIGHT_FILES))
+        tensors = read_headers(folder)
+        check_tensors(folder, self.config, tensors, wanted)
+        change = None
+        if adapter is not None:
+            place = find_folder(str(adapter), (*DESCRIPTION_FILES, *WEIGHT_FILES))
+            change = LoraAdapter(place, wanted, tied=self.config.tie_word_embeddings)
+        model = load_weights(self.config, tensors, device=device, dtype=dtype, change=change)
+        return LoadedModel(
+            name=self.name,
+            config=self.config,
+            tokenizer=self.tokenizer,
+            mask_token_id=self.mask_token_id,
+            stop_token_ids=self.stop_token_ids,
+            template=self.template,
+            generation=self.generation,
+            model=model,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel(Checkpoint):
+    """A model ready to decode."""
+
+    model: SdarForCausalLM
+
+
+def open_checkpoint(name: str | Path) -> Checkpoint:
+    """Opens a folder, a hub id such as `JetLM/SDAR-1.7B-Chat`, or "nano", the model in the package.
+
+    Of a hub id only the small files are fetched.
+
+    Raises:
+        ModelError: no such folder or hub id, not an SDAR checkpoint, files that cannot be read or
+            contradict each other, no mask token, no stop token.
+    """
+    register_auto_classes()
+    folder = find_folder(str(name), DESCRIPTION_FILES)
+    generation = load_generation_defaults(folder)
+    config = _load_config(folder, generation)
+    tokenizer = _load_tokenizer(folder)
+    mask_token_id = _mask_token_id(folder, config, generation, tokenizer)
+    config.mask_token_id = mask_token_id
+    return Checkpoint(
+        name=str(name),
+        config=config,
+        tokenizer=tokenizer,
+        mask_token_id=mask_token_id,
+        stop_token_ids=_stop_token_ids(folder, generation, config, tokenizer),
+        template=generation.template or DEFAULT_TEMPLATE,
+        generation=generation,
+    )
 
 
 def load_model(
@@ -72,55 +143,10 @@ def load_model(
     *,
     device: torch.device | str = "cpu",
     dtype: torch.dtype | None = None,
+    adapter: str | Path | None = None,
 ) -> LoadedModel:
-    """Loads a folder, a hub id such as `JetLM/SDAR-1.7B-Chat`, or "nano", the model in the package.
-
-    Args:
-        dtype: default float32 on a CPU, bfloat16 elsewhere.
-
-    Raises:
-        ModelError: no such folder or hub id, not an SDAR checkpoint, no mask token, no stop token, or
-            tensors that are missing, unknown or of another shape.
-    """
-    register_auto_classes()
-    folder = _find_folder(str(name))
-    config = _load_config(folder)
-    if dtype is None:
-        dtype = torch.float32 if torch.device(device).type == "cpu" else torch.bfloat16
-    tokenizer = _load_tokenizer(folder)
-    generation = load_generation_defaults(folder)
-    mask_token_id = _mask_token_id(folder, config, tokenizer)
-    config.mask_token_id = mask_token_id
-    stop_token_ids = _stop_token_ids(folder, generation, config, tokenizer)
-    model = _load_weights(folder, config, dtype).to(device).eval()
-    return LoadedModel(
-        name=str(name),
-        model=model,
-        tokenizer=tokenizer,
-        mask_token_id=mask_token_id,
-        stop_token_ids=stop_token_ids,
-        template=generation.template or "chat",
-        generation=generation,
-    )
-
-
-def load_generation_defaults(folder: Path) -> GenerationDefaults:
-    """Reads `generation_config.json`; a missing file says nothing.
-
-    Raises:
-        ModelError: the file is no JSON object.
-    """
-    path = folder / "generation_config.json"
-    if not path.exists():
-        return GenerationDefaults()
-    content = _read_json(path)
-    if content.get("do_sample") is False:
-        content["temperature"] = 0.0
-    eos = content.pop("eos_token_id", None)
-    eos_ids = () if eos is None else tuple(eos) if isinstance(eos, list) else (eos,)
-    known = {field.name for field in fields(GenerationDefaults)}
-    settings = {key: value for key, value in content.items() if key in known}
-    return GenerationDefaults(eos_token_id=eos_ids, **settings)
+    """`open_checkpoint(name).load(...)`; the arguments and errors are theirs."""
+    return open_checkpoint(name).load(device=device, dtype=dtype, adapter=adapter)
 
 
 def save_model(
@@ -131,83 +157,101 @@ def save_model(
     *,
     max_shard_size: str = "5GB",
 ) -> None:
-    """Writes a checkpoint that `load_model` reads: weights, config, tokenizer, generation settings."""
+    """Writes a checkpoint in the published layout: weights, config, tokenizer, generation settings.
+
+    The config also has the spellings that the code published with the checkpoints reads.
+    """
     model.save_pretrained(folder, max_shard_size=max_shard_size)
-    tokenizer.save_pretrained(folder)
-    settings = {
-        field.name: getattr(generation, field.name)
-        for field in fields(generation)
-        if getattr(generation, field.name) not in (None, ())
-    }
-    text = json.dumps(settings, indent=2, sort_keys=True) + "\n"
-    (folder / "generation_config.json").write_text(text, encoding="utf-8")
-
-
-def _find_folder(name: str) -> Path:
-    if name == "nano":
-        folder = Path(str(resources.files("dice.models"))) / "nano"
-        if not (folder / "config.json").exists():
-            raise ModelError(
-                f"the built-in model 'nano' is not in this installation ({folder} holds no "
-                "config.json); reinstall the package or name a checkpoint folder"
-            )
-        return folder
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return folder
-    if name.count("/") != 1 or name.startswith((".", "/", "~")):
-        raise ModelError(
-            f"no model folder {folder}; name a folder, a hub id (owner/name) or 'nano'"
-        )
-    try:
-        return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
-    except (OSError, ValueError) as error:
-        raise ModelError(
-            f"{name} is no folder here and could not be fetched from the hub: {error}"
-        ) from error
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise ModelError(f"{path} holds {type(content).__name__}, expected a JSON object")
-    return content
-
-
-def _load_config(folder: Path) -> SdarConfig:
     path = folder / "config.json"
+    content = read_json(path)
+    content["architectures"] = ["SDARForCausalLM"]
+    content["rope_theta"] = content["rope_parameters"]["rope_theta"]
+    content["torch_dtype"] = content["dtype"]
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    tokenizer.save_pretrained(folder)
+    save_generation_defaults(folder, generation)
+
+
+def default_dtype(device: torch.device | str) -> torch.dtype:
+    """float32 on a CPU, bfloat16 elsewhere."""
+    return torch.float32 if torch.device(device).type == "cpu" else torch.bfloat16
+
+
+def check_memory(
+    name: str, shapes: dict[str, Shape], device: torch.device | str, dtype: torch.dtype
+) -> None:
+    """Refuses a model whose weights do not fit the device.
+
+    Raises:
+        ModelError: says how much is needed, how much there is, and what would fit.
+    """
+    sizes = [torch.Size(shape).numel() for shape in shapes.values()]
+    # The largest tensor is held twice while it is converted, in float32 where an adapter changes it.
+    needed = sum(sizes) * dtype.itemsize + max(sizes) * 4
+    advice = "free some, or load a smaller model"
+    free = available_bytes(device)
+    if dtype.itemsize > 2 and free is not None and sum(sizes) * 2 + max(sizes) * 4 <= free:
+        advice = f"in bfloat16 (--dtype bfloat16) it needs {gib(sum(sizes) * 2)}"
+    require_memory(needed, device, f"loading {name} in {_dtype_name(dtype)}", advice)
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _load_config(folder: Path, generation: GenerationDefaults) -> SdarConfig:
+    path = folder / "config.json"
+    if not path.exists() and (folder / ADAPTER_CONFIG).exists():
+        base = read_json(folder / ADAPTER_CONFIG).get("base_model_name_or_path")
+        raise ModelError(
+            f"{folder} is a LoRA adapter, not a model; name its base model ({base or 'unknown'}) as model "
+            "and this folder as adapter (--adapter)"
+        )
     if not path.exists():
         raise ModelError(f"{folder} is not a checkpoint folder: it has no config.json")
-    content = _read_json(path)
+    content = read_json(path)
     if content.get("model_type") != "sdar":
         raise ModelError(
             f"{path} is not an SDAR config: model_type is {content.get('model_type')!r}, "
             "expected 'sdar' (an autoregressive model cannot be decoded by block diffusion)"
         )
+    if content.get("quantization_config"):
+        raise ModelError(
+            f"{path}: quantised checkpoints are not supported; load the original weights"
+        )
+    if generation.block_size is not None and not {"block_size", "block_length"} & content.keys():
+        content["block_size"] = generation.block_size
     try:
         config: SdarConfig = SdarConfig.from_dict(content)
     except (ValueError, TypeError) as error:
-        raise ModelError(f"{path}: {error}") from error
+        raise ModelError(f"{path} cannot be used: {error}") from error
+    _same(folder, "block_size", config.block_size, generation.block_size)
     return config
 
 
 def _load_tokenizer(folder: Path) -> Any:
     try:
-        return AutoTokenizer.from_pretrained(folder)
+        # False, said aloud: left out, transformers asks on the terminal whether to run a checkpoint's code.
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # transformers and tokenizers raise many kinds, also bare Exception
-        raise ModelError(f"{folder} holds no usable tokenizer: {error}") from error
+        raise ModelError(
+            f"{folder} holds no usable tokenizer: {error}; copy the tokenizer files of the checkpoint it "
+            "was trained from (code that comes with a checkpoint is never run)"
+        ) from error
 
 
-def _mask_token_id(folder: Path, config: SdarConfig, tokenizer: Any) -> int:
+def _mask_token_id(
+    folder: Path, config: SdarConfig, generation: GenerationDefaults, tokenizer: Any
+) -> int:
     mask_token_id = config.mask_token_id
+    if mask_token_id is None:
+        mask_token_id = generation.mask_token_id
     if mask_token_id is None:
         mask_token_id = tokenizer.mask_token_id
     if mask_token_id is None:
         raise ModelError(
-            f"{folder} names no mask token: set mask_token_id in config.json (SDAR: 151669)"
+            f"{folder} names no mask token: set mask_token_id in config.json (SDAR: 151669) and mask_token "
+            "in tokenizer_config.json"
         )
     if not 0 <= mask_token_id < config.vocab_size:
         raise ModelError(
@@ -216,78 +260,42 @@ def _mask_token_id(folder: Path, config: SdarConfig, tokenizer: Any) -> int:
         )
     if len(tokenizer) > config.vocab_size:
         raise ModelError(
-            f"{folder}: the tokenizer has {len(tokenizer)} tokens, the model only {config.vocab_size}"
+            f"{folder}: the tokenizer has {len(tokenizer)} tokens, the model only {config.vocab_size}; "
+            "copy the tokenizer files of the checkpoint it was trained from"
         )
+    if tokenizer.convert_ids_to_tokens(mask_token_id) is None:
+        raise ModelError(
+            f"{folder}: the tokenizer has no mask token: nothing has the id {mask_token_id} that config.json "
+            "names; copy the tokenizer files of the SDAR checkpoint it was trained from"
+        )
+    _same(folder, "mask_token_id", mask_token_id, generation.mask_token_id)
+    _same(folder, "mask_token_id", mask_token_id, tokenizer.mask_token_id, "the tokenizer")
     return int(mask_token_id)
+
+
+def _same(folder: Path, what: str, ours: int, theirs: int | None, where: str = FILE) -> None:
+    if theirs is not None and theirs != ours:
+        raise ModelError(
+            f"{folder}: {what} is {ours} in config.json but {theirs} in {where}; make them agree"
+        )
 
 
 def _stop_token_ids(
     folder: Path, generation: GenerationDefaults, config: SdarConfig, tokenizer: Any
 ) -> frozenset[int]:
-    if generation.eos_token_id:
-        return frozenset(generation.eos_token_id)
-    eos = config.eos_token_id if config.eos_token_id is not None else tokenizer.eos_token_id
-    if eos is None:
-        raise ModelError(
-            f"{folder} names no stop token: set eos_token_id in generation_config.json"
-        )
-    _logger.warning("%s has no stop ids in generation_config.json, using %s", folder, eos)
-    return frozenset(eos if isinstance(eos, list) else [eos])
-
-
-@contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    # Loading draws a progress bar and prints a report; what it says becomes a ModelError.
-    had_bar, level = (
-        transformers_logging.is_progress_bar_enabled(),
-        transformers_logging.get_verbosity(),
-    )
-    transformers_logging.disable_progress_bar()
-    transformers_logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(level)
-        if had_bar:
-            transformers_logging.enable_progress_bar()
-
-
-def _load_weights(folder: Path, config: SdarConfig, dtype: torch.dtype) -> SdarForCausalLM:
-    try:
-        with _quiet_transformers():
-            model, info = SdarForCausalLM.from_pretrained(
-                folder,
-                config=config,
-                dtype=dtype,
-                use_safetensors=True,
-                ignore_mismatched_sizes=True,
-                output_loading_info=True,
+    ids = list(generation.eos_token_id)
+    if not ids:
+        eos = config.eos_token_id if config.eos_token_id is not None else tokenizer.eos_token_id
+        if eos is None:
+            raise ModelError(
+                f"{folder} names no stop token: set eos_token_id in {FILE} (SDAR: 151645 and 151643)"
             )
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"{folder}: the weights cannot be read: {error}") from error
-    unknown = {key for key in info["unexpected_keys"] if not key.endswith("rotary_emb.inv_freq")}
-    complaints = [
-        _complaint("missing", sorted(info["missing_keys"])),
-        _complaint("unknown", sorted(unknown)),
-        _complaint(
-            "mis-shaped",
-            [
-                f"{name} {list(found)} instead of {list(wanted)}"
-                for name, found, wanted in sorted(info["mismatched_keys"])
-            ],
-        ),
-    ]
-    if any(complaints):
+        ids = eos if isinstance(eos, list) else [eos]
+        _logger.warning("%s has no stop ids in %s, using %s", folder, FILE, ids)
+    wrong = [one for one in ids if not 0 <= one < config.vocab_size or one == config.mask_token_id]
+    if wrong:
         raise ModelError(
-            f"{folder}: the weights do not fit its config.json: "
-            + "; ".join(complaint for complaint in complaints if complaint)
+            f"{folder}: stop ids {wrong} are outside the vocabulary of {config.vocab_size} tokens or the "
+            f"mask token; correct eos_token_id in {FILE}"
         )
-    result: SdarForCausalLM = model
-    return result
-
-
-def _complaint(kind: str, names: list[str], shown: int = 4) -> str:
-    if not names:
-        return ""
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return f"{len(names)} {kind} ({', '.join(names[:shown])}{more})"
+    return frozenset(ids)

@@ -14,7 +14,8 @@ from dice.data.store import SampleStore
 from dice.data.tokenize import tokenize_pairs
 from dice.data.tokenizer import save_tokenizer
 from dice.errors import ModelError
-from dice.models.load import GenerationDefaults, load_model, save_model
+from dice.models.generation import GenerationDefaults
+from dice.models.load import load_model, save_model
 from dice.models.sdar import SdarConfig, SdarForCausalLM
 from dice.train.batches import TokenIds
 from dice.train.meter import StepReport

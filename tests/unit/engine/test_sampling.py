@@ -7,7 +7,7 @@ import torch
 
 from dice.engine.sampling import Law, SamplingParams, draw_tokens
 from dice.errors import UserError
-from dice.models.load import GenerationDefaults
+from dice.models.generation import GenerationDefaults
 
 MASK = 2
 

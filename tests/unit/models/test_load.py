@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dice.errors import ModelError
-from dice.models.load import GenerationDefaults, load_generation_defaults, load_model, save_model
+from dice.models.generation import GenerationDefaults, load_generation_defaults
+from dice.models.load import load_model, save_model
 from dice.models.sdar import SdarConfig, SdarForCausalLM
 from tests.data import shared_data
 from tests.unit.models.tiny import EOS, MASK, tiny_model, tiny_tokenizer
@@ -94,9 +95,9 @@ def test_missing_tensors_are_named(folder: Path) -> None:
         load_model(folder)
 
 
-def test_unknown_tensors_are_named(folder: Path) -> None:
+def test_unexpected_tensors_are_named(folder: Path) -> None:
     edit_weights(folder, lambda t: t.update({"model.layers.0.gate": torch.zeros(2)}))
-    with pytest.raises(ModelError, match=r"1 unknown \(model\.layers\.0\.gate\)"):
+    with pytest.raises(ModelError, match=r"1 unexpected \(model\.layers\.0\.gate\)"):
         load_model(folder)
 
 
@@ -111,7 +112,7 @@ def test_unreadable_weights_and_no_weights_are_named(folder: Path) -> None:
     with pytest.raises(ModelError, match="weights cannot be read"):
         load_model(folder)
     (folder / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match="weights cannot be read"):
+    with pytest.raises(ModelError, match="holds no weights"):
         load_model(folder)
 
 
@@ -133,7 +134,7 @@ def test_without_generation_config_the_stop_token_is_the_configs(folder: Path) -
     (folder / "generation_config.json").unlink()
     loaded = load_model(folder)
     assert loaded.stop_token_ids == {EOS}
-    assert loaded.template == "chat"
+    assert loaded.template == "kernelbench"
 
 
 def test_a_missing_tokenizer_is_named(folder: Path) -> None:

@@ -4,7 +4,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from dice.models.load import GenerationDefaults, LoadedModel
+from dice.models.generation import GenerationDefaults
+from dice.models.load import LoadedModel
 from dice.models.sdar import SdarConfig, SdarForCausalLM
 
 SPECIAL = ("<|pad|>", "<|mask|>", "<|endoftext|>", "<|problem|>", "<|kernel|>")
@@ -53,9 +54,11 @@ def tiny_loaded(
     sharpness: float = 0.3,
     stop_token_ids: frozenset[int] = frozenset({EOS}),
 ) -> LoadedModel:
+    model = tiny_model(block_size, seed=seed, sharpness=sharpness)
     return LoadedModel(
         name="tiny",
-        model=tiny_model(block_size, seed=seed, sharpness=sharpness),
+        config=model.config,
+        model=model,
         tokenizer=tiny_tokenizer(),
         mask_token_id=MASK,
         stop_token_ids=stop_token_ids,

@@ -92,6 +92,11 @@ class SdarConfig(PreTrainedConfig):  # type: ignore[misc]
         known = {key: value for key, value in config_dict.items() if key not in _FOREIGN_LEFTOVERS}
         for foreign, ours in _FOREIGN_NAMES.items():
             if foreign in known:
-                known.setdefault(ours, known.pop(foreign))
+                value = known.pop(foreign)
+                if known.setdefault(ours, value) != value:
+                    raise ValueError(
+                        f"{ours} {known[ours]!r} and {foreign} {value!r} are two spellings of one "
+                        "setting and differ; remove one"
+                    )
         kwargs.pop("attn_implementation", None)
         return super().from_dict(known, **kwargs)
