@@ -23,13 +23,14 @@ class InputSet:
 
 
 def plan(code: str, seed: int | None, count: int) -> tuple[InputSet, ...]:
-    """`count` input sets: two of the problem's own, then each kind of variation in turn."""
+    """`count` input sets: the problem's own, then each kind of variation in turn."""
     kinds: list[tuple[str, ...]] = [
         ("plain",),
         ("negated", "shifted", "plain"),
         ("large x32", "large x8", "large x2", "plain"),
-        ("zeros mixed in", "small", "plain"),
-        ("plain",),
+        ("small", "plain"),
+        ("a row of zeros", "zeros mixed in", "plain"),
+        ("rows lowered", "plain"),
     ]
     return tuple(
         InputSet(seed=derive_seed(code, seed, index), variations=kinds[index % len(kinds)])
@@ -53,19 +54,52 @@ def _vary_tensor(tensor: torch.Tensor, variation: str) -> torch.Tensor:
     return _VARIATIONS[variation](tensor)
 
 
+def _shifted(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor - tensor.mean()
+
+
 def _zeros_mixed_in(tensor: torch.Tensor) -> torch.Tensor:
     draw = torch.rand(tensor.shape, device=tensor.device)
     signed = torch.where(draw < 0.4, -tensor, tensor) if bool((tensor < 0).any()) else tensor
     return torch.where(draw < 0.25, torch.zeros_like(tensor), signed)
 
 
+def _row_of_zeros(tensor: torch.Tensor) -> torch.Tensor:
+    """Zeros mixed in, and nothing else in the last row: what is divided by a row's norm there is 0/0.
+
+    The same row of every tensor, so that two of them agree there.
+    """
+    mixed = _zeros_mixed_in(tensor)
+    if tensor.dim() > 1 and len(tensor) > 1:
+        mixed[-1] = 0
+    return mixed
+
+
+def _rows_lowered(tensor: torch.Tensor) -> torch.Tensor:
+    """Every second row far below zero: a maximum that starts at zero, a softmax without its maximum.
+
+    The other rows keep the scale of the output up, so that the tail of an exponential need not be exact.
+    A tensor without negative values is shifted instead: sums whose terms all have one sign hide errors.
+    """
+    if not bool((tensor < 0).any()):
+        return _shifted(tensor)
+    lowered = tensor.clone()
+    rows = lowered[0] if tensor.dim() > 2 and len(tensor) == 1 else lowered
+    if rows.dim() < 2:
+        return tensor
+    rows[1::2] = -100 * (1 + rows[1::2].abs())
+    return lowered
+
+
 _VARIATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "plain": lambda tensor: tensor,
     "negated": lambda tensor: -1.5 * tensor,
-    "shifted": lambda tensor: tensor - tensor.mean(),
+    "shifted": _shifted,
     "large x32": lambda tensor: 32 * tensor,
     "large x8": lambda tensor: 8 * tensor,
     "large x2": lambda tensor: 2 * tensor,
     "zeros mixed in": _zeros_mixed_in,
+    "a row of zeros": _row_of_zeros,
+    "rows lowered": _rows_lowered,
     "small": lambda tensor: tensor / 64,
 }
