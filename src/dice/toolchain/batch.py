@@ -37,7 +37,7 @@ def build_together(
         except BuildFailure as error:
             results[index] = error
             continue
-        if parsed.bindings is not None and not one.defines and not one.include_dirs:
+        if parsed.bindings is not None and not one.defines:
             candidates.append((index, parsed))
     for index, built in _build(candidates, options, on_progress).items():
         results[index] = built
@@ -88,4 +88,4 @@ def _compile(group: _Indexed, options: BuildOptions, on_progress: Progress | Non
         own_files[f"{index}/{CPP_FILE}"] = one.sources.cpp_sources
         own_files[f"{index}/{BINDINGS_FILE}"] = ""
     kit = toolkit(options, on_progress)
-    return compile_units((together(group),), kit, own_files, (), options)
+    return compile_units((together(group),), kit, own_files, options)

@@ -117,7 +117,7 @@ def _compile(
 ) -> SharedObject:
     kit = toolkit(options, on_progress, full=plan.route == "full")
     own_files = {CUDA_FILE: sources.cuda_sources, CPP_FILE: sources.cpp_sources, BINDINGS_FILE: ""}
-    return compile_units(plan.units, kit, own_files, sources.include_dirs, options)
+    return compile_units(plan.units, kit, own_files, options)
 
 
 _NEEDS_FULL = re.compile(

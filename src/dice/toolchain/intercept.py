@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dice.errors import BuildFailure
-from dice.toolchain import cuda_device
+from dice.toolchain import cuda_device, includes
 from dice.toolchain.build import build as build_extension
 from dice.toolchain.load import load_module
 from dice.toolchain.source import BuildOptions, BuiltExtension, ExtensionSources
@@ -60,15 +60,16 @@ class Interceptor:
         Of the flags, `-D` counts everywhere, `extra_cuda_cflags` on a GPU.
         """
         flags = [*_flags(extra_cflags), *_flags(extra_cuda_cflags)]
+        pasted = _Pasted(extra_include_paths)
         sources = ExtensionSources.from_inline(
             name,
-            cpp_sources,
-            cuda_sources,
+            pasted.each(cpp_sources),
+            pasted.each(cuda_sources),
             functions,
             defines=_defines(flags),
             cuda_flags=_without_defines(_flags(extra_cuda_cflags)),
             ld_flags=tuple(_flags(extra_ldflags)),
-            stock_reason=_stock_reason(_flags(extra_ldflags), _flags(extra_include_paths)),
+            stock_reason=_stock_reason(_flags(extra_ldflags), pasted.failure),
         )
         return self._load(sources)
 
@@ -85,7 +86,7 @@ class Interceptor:
     ) -> types.ModuleType:
         """`torch.utils.cpp_extension.load`: the files are read here and built from their text."""
         paths = [Path(sources)] if isinstance(sources, str) else [Path(one) for one in sources]
-        texts = {True: "", False: ""}
+        texts, pasted = {True: "", False: ""}, _Pasted(extra_include_paths)
         for path in paths:
             try:
                 text = path.read_text()
@@ -93,7 +94,7 @@ class Interceptor:
                 raise BuildFailure(
                     f"load: cannot read the source {path.name}: {error.strerror}"
                 ) from error
-            texts[path.suffix in CUDA_SUFFIXES] += text + "\n"
+            texts[path.suffix in CUDA_SUFFIXES] += pasted.one(text, path.absolute().parent) + "\n"
         flags = [*_flags(extra_cflags), *_flags(extra_cuda_cflags)]
         return self._load(
             ExtensionSources(
@@ -103,8 +104,7 @@ class Interceptor:
                 defines=_defines(flags),
                 cuda_flags=_without_defines(_flags(extra_cuda_cflags)),
                 ld_flags=tuple(_flags(extra_ldflags)),
-                stock_reason=_stock_reason(_flags(extra_ldflags), _flags(extra_include_paths)),
-                include_dirs=tuple(dict.fromkeys(str(path.parent.absolute()) for path in paths)),
+                stock_reason=_stock_reason(_flags(extra_ldflags), pasted.failure),
             )
         )
 
@@ -180,11 +180,31 @@ def _without_defines(flags: list[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _stock_reason(ldflags: list[str], include_paths: list[str]) -> str:
+class _Pasted:
+    """Sources with their own headers pasted in; `failure` says why some could not be."""
+
+    def __init__(self, include_paths: Iterable[str] | None) -> None:
+        self.failure = ""
+        self._folders = [Path(one).absolute() for one in _flags(include_paths)]
+
+    def one(self, text: str, beside: Path | None = None) -> str:
+        try:
+            return includes.expand(text, beside=beside, folders=self._folders)
+        except includes.CannotPaste as error:
+            self.failure = f"it has include paths of its own: {error}"
+            return text
+
+    def each(self, texts: str | Iterable[str] | None) -> list[str] | str | None:
+        if texts is None or isinstance(texts, str):
+            return None if texts is None else self.one(texts)
+        return [self.one(text) for text in texts]
+
+
+def _stock_reason(ldflags: list[str], paste_failure: str) -> str:
     libraries = [flag for flag in ldflags if flag.startswith("-l") and flag not in _LINKED]
     if libraries:
         return f"it links {' '.join(libraries)}"
-    return "it has include paths of its own" if include_paths else ""
+    return paste_failure
 
 
 _LINKED = {"-lcudart", "-lc10", "-lc10_cuda", "-ltorch", "-ltorch_cpu", "-ltorch_cuda", "-lm"}

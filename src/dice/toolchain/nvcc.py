@@ -104,7 +104,6 @@ def compile_check(
         source.write_text(text)
         command: list[str | Path] = [nvcc, f"-arch={architecture}", "-cubin", "-w", "-Xptxas", "-v"]
         command += [*_STOCK_FLAGS, *defines, f"-I{STUB_DIR}"]
-        command += [f"-I{one}" for one in sources.include_dirs]
         command += [source, "-o", workspace / "extension.cubin"]
         report = _report(_run(command, nvcc, workspace, sources, options), sources, architecture)
         if report.status != "unsupported" or not report.log.startswith("nvcc was stopped"):
@@ -126,7 +125,7 @@ def _run(
     return run_hostile(
         [command],
         cwd=workspace,
-        readable=[str(STUB_DIR), home, *sources.include_dirs],
+        readable=[str(STUB_DIR), home],
         executable=[home],
         timeout_s=options.timeout_s,
         memory_mib=options.memory_mib,

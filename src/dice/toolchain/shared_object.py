@@ -39,7 +39,6 @@ def compile_units(
     units: tuple[Unit, ...],
     kit: Toolkit,
     own_files: dict[str, str],
-    include_dirs: tuple[str, ...],
     options: BuildOptions,
 ) -> SharedObject:
     """Compile and link translation units into a cached shared object.
@@ -48,10 +47,8 @@ def compile_units(
     CompileFailure; a failure with messages is cached too, unless it was a timeout.
     """
     cache = Cache(cache_root(options.cache_dir))
-    key = digest(
-        _FORMAT, kit.key, *include_dirs, *(part for one in units for part in (one.name, one.text))
-    )
-    if not options.use_cache or include_dirs:
+    key = digest(_FORMAT, kit.key, *(part for one in units for part in (one.name, one.text)))
+    if not options.use_cache:
         key += f"-{uuid.uuid4().hex[:8]}"
     found = cache.find(KIND, key)
     if found is not None:
@@ -65,7 +62,6 @@ def compile_units(
             file.write_text(unit.text)
             files.append(file)
         command: list[str | Path] = [kit.compiler, *kit.flags, "-Winvalid-pch"]
-        command += [f"-I{one}" for one in include_dirs]
         command += ["-include", kit.header, "-c", *files]
         objects = [file.with_suffix(".o") for file in files]
         link: list[str | Path] = [
@@ -78,7 +74,7 @@ def compile_units(
         ran = run_hostile(
             [command, link],
             cwd=workspace,
-            readable=[*kit.readable_dirs, *include_dirs],
+            readable=kit.readable_dirs,
             timeout_s=options.timeout_s,
             memory_mib=options.memory_mib,
         )

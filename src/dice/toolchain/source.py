@@ -14,7 +14,8 @@ class ExtensionSources:
     """One call of `torch.utils.cpp_extension.load_inline` (or `load`), as text.
 
     `functions` are the names to bind; empty when the source has its own `PYBIND11_MODULE`.
-    `defines` are `-D` flags in the form `("NAME", "value")`; `include_dirs` come from `load`.
+    `defines` are `-D` flags in the form `("NAME", "value")`. Headers of the candidate's own are in
+    the text already (`includes`).
     """
 
     name: str
@@ -22,7 +23,6 @@ class ExtensionSources:
     cuda_sources: str = ""
     functions: tuple[str, ...] = ()
     defines: tuple[tuple[str, str], ...] = ()
-    include_dirs: tuple[str, ...] = ()
     cuda_flags: tuple[str, ...] = ()
     """`extra_cuda_cflags` without `-D`: they matter on a GPU only."""
     ld_flags: tuple[str, ...] = ()
@@ -39,7 +39,6 @@ class ExtensionSources:
         functions: str | Iterable[str] | Mapping[str, str] | None = None,
         *,
         defines: tuple[tuple[str, str], ...] = (),
-        include_dirs: tuple[str, ...] = (),
         cuda_flags: tuple[str, ...] = (),
         ld_flags: tuple[str, ...] = (),
         stock_reason: str = "",
@@ -52,7 +51,6 @@ class ExtensionSources:
             cuda_sources=_joined(cuda_sources),
             functions=tuple(str(one) for one in names),
             defines=defines,
-            include_dirs=include_dirs,
             cuda_flags=cuda_flags,
             ld_flags=ld_flags,
             stock_reason=stock_reason,

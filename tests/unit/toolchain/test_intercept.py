@@ -134,3 +134,25 @@ except BuildFailure as error:
         tmp_path,
     )
     assert result == f"{reply} x"
+
+
+def test_headers_of_the_candidates_own_need_no_file_at_build_time(
+    tmp_path: Path, fast_options: BuildOptions
+) -> None:
+    """As under the judge, where another process builds and sees no file of the candidate's."""
+    (tmp_path / "headers").mkdir()
+    (tmp_path / "headers" / "factor.cuh").write_text("#pragma once\n#define FACTOR 3\n")
+    result = run(
+        """
+cuda = '''#include <torch/extension.h>
+#include "factor.cuh"
+__global__ void k(float* x) { x[threadIdx.x] *= FACTOR; }
+torch::Tensor f(torch::Tensor x) { k<<<1, 4>>>(x.data_ptr<float>()); return x; }'''
+module = load_inline(name="own", cpp_sources="torch::Tensor f(torch::Tensor x);", cuda_sources=cuda,
+                     functions=["f"], extra_include_paths=["headers"])
+sources = interceptor.sources[0]
+result = [module.f(torch.ones(4)).tolist(), "FACTOR 3" in sources.cuda_sources, sources.stock_reason]
+""",
+        tmp_path,
+    )
+    assert result == [[3.0] * 4, True, ""]
