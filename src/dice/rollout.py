@@ -56,16 +56,19 @@ def rollout(
     *,
     llm: LLM,
     judge: Judge,
+    prompt: Prompt | None = None,
     observer: Observer | None = None,
 ) -> Rollout:
     """Sample one candidate for each of `params`, judge every one, and reward it.
 
-    Completions with the same text are judged once. Bad candidates are verdicts, never exceptions.
+    `prompt` is by default the problem in the template that the model was trained on. Completions with the same text are judged once. Bad candidates are verdicts, never exceptions.
     """
     observer = observer or Observer()
     problem = prepared.problem
 
-    prompt = render(problem, llm.loaded.template)
+    if prompt is None:
+        loaded = llm.loaded
+        prompt = render(problem, loaded.template, texts=loaded.generation.template_texts)
     observer.on_prompt(prompt)
     completions = llm.generate([prompt] * len(params), params, on_step=observer.on_step)
     observer.on_completions(completions)

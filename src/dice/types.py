@@ -20,14 +20,28 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: str
+    """"system", "user" or "assistant"."""
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What a model is given for one problem. Tokenising it is the engine's business."""
+    """What a model is given for one problem. Tokenising it is the engine's business.
+
+    Either `text` or `messages`: a model trained on a template of its own gets text, a chat model gets
+    messages, which its tokenizer's chat template turns into text.
+    """
 
     problem: str
     """Name of the problem."""
     template: str
-    text: str
+    text: str = ""
     """The rendered prompt, ending where the completion begins."""
+    messages: tuple[Message, ...] = ()
     forced_prefix: str = ""
     """Text that every completion starts with (infilling)."""
     forced_suffix: str = ""

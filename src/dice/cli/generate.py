@@ -1,15 +1,31 @@
 """`dice generate FILE`: candidates for one problem, denoised live, judged, and the best one written."""
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dice.errors import UserError
+
 if TYPE_CHECKING:
     from dice.engine import SamplingParams, StepEvent
     from dice.models.generation import GenerationDefaults
     from dice.rollout import Attempt, Rollout
+
+MAX_ROWS = 64
+"""Sequences decoded at a time."""
+_MAX_NEW_TOKENS = 4096
+"""Where neither the user nor the checkpoint says: what DICE is trained and evaluated with."""
+
+
+class DType(StrEnum):
+    """What weights may be loaded as."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
 
 
 def command(
@@ -20,6 +36,21 @@ def command(
     model: Annotated[
         str, typer.Option(help='"nano" (in the package), a checkpoint folder or a hub id.')
     ] = "nano",
+    adapter: Annotated[
+        str | None,
+        typer.Option(help="LoRA adapter (folder or hub id, peft's layout) for --model."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda or cuda:N; default a GPU where there is one.")
+    ] = None,
+    dtype: Annotated[
+        DType | None, typer.Option(help="Of the weights; default float32 on a CPU.")
+    ] = None,
+    prefix: Annotated[
+        Path | None,
+        typer.Option(help="Start of the kernel file; with --suffix, fill in what is between."),
+    ] = None,
+    suffix: Annotated[Path | None, typer.Option(help="End of the kernel file.")] = None,
     candidates: Annotated[int, typer.Option(min=1, max=256, help="How many to sample.")] = 4,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same machine: same result.")] = 0,
     temperature: Annotated[
@@ -61,37 +92,61 @@ def command(
     destination = out or Path(f"{problem.name}_kernel.py")
     check_destination(destination, force=force)
 
+    skeleton = _skeleton(prefix, suffix)
+
     # What follows imports torch, which takes seconds: not before the cheap checks.
-    from dice.cli.machine import open_judge, open_llm
+    import torch
+
+    from dice.cli.machine import choose_device, open_judge, quiet_transformers
     from dice.cli.trace import TraceWriter
+    from dice.engine import LLM, decoding_bytes, make_canvas
+    from dice.models.load import default_dtype, open_checkpoint
+    from dice.prompts import render, render_infilling
     from dice.rollout import rollout
+
+    quiet_transformers()
+    place = choose_device(device)
+    weight_type: torch.dtype = getattr(torch, dtype) if dtype else default_dtype(place)
+    checkpoint = open_checkpoint(model)
+    texts = checkpoint.generation.template_texts
+    if skeleton is None:
+        prompt = render(problem, checkpoint.template, texts=texts)
+    else:
+        prompt = render_infilling(problem, *skeleton, forced=True, texts=texts)
+    params = sampling_plan(
+        candidates,
+        seed,
+        checkpoint.generation,
+        temperature=temperature,
+        threshold=threshold,
+        steps=steps,
+        max_new_tokens=max_new_tokens,
+    )
+    canvases = [make_canvas(checkpoint, prompt, params[0])]
+    cache_bytes = decoding_bytes(checkpoint, canvases, min(candidates, MAX_ROWS), weight_type)
+    checkpoint.check_weights(device=place, dtype=weight_type, adapter=adapter, beside=cache_bytes)
 
     console = Console(highlight=False, quiet=as_json)
     status = Console(stderr=True, highlight=False)
     with open_judge(status, seed=seed) as judge, TraceWriter(trace) as tracer:
         with status.status("Checking the problem and computing its reference ..."):
             prepared = judge.prepare(problem)
-        llm = open_llm(model)
+        with status.status(f"Loading {model} ..."):
+            loaded = checkpoint.load(device=place, dtype=weight_type, adapter=adapter)
+        llm = LLM(loaded, max_rows=MAX_ROWS)
         size = sum(p.numel() for p in llm.loaded.model.parameters())
         console.print(
             f"[bold]{problem_file}[/]: {candidates} candidate{'s' * (candidates != 1)} from "
             f"[bold]{model}[/] ({size / 1e6:.1f}M parameters, block size {llm.loaded.block_size}), "
             f"seed {seed}"
         )
-        params = sampling_plan(
-            candidates,
-            seed,
-            llm.loaded.generation,
-            temperature=temperature,
-            threshold=threshold,
-            steps=steps,
-            max_new_tokens=max_new_tokens,
-        )
         watcher = _Watcher(console, status, tracer, candidates)
-        result = rollout(prepared, params, llm=llm, judge=judge, observer=watcher.observer())
+        result = rollout(
+            prepared, params, llm=llm, judge=judge, prompt=prompt, observer=watcher.observer()
+        )
     best = result.best
     if best is not None:
-        origin = f"{model}, seed {seed}"
+        origin = f"{model}{f' with {adapter}' if adapter else ''}, seed {seed}"
         write_dropin(destination, problem, best, version=__version__, origin=origin)
     if as_json:
         typer.echo(json.dumps(_as_json(result, destination if best else None), indent=2))
@@ -116,23 +171,44 @@ def sampling_plan(
     """
     from dice.engine import SamplingParams
 
-    fixed: dict[str, Any] = {
-        "max_new_tokens": max_new_tokens or defaults.max_new_tokens or 1024,
-        "denoising_steps": steps or defaults.denoising_steps,
-        "remasking_strategy": defaults.remasking_strategy or "low_confidence_dynamic",
-    }
-    bound = threshold if threshold is not None else defaults.confidence_threshold
-    if bound is not None:
-        fixed["confidence_threshold"] = bound
+    strategy = None
     if threshold is not None:
-        fixed["remasking_strategy"] = "low_confidence_dynamic"
+        strategy = "low_confidence_dynamic"
     elif steps is not None:
-        fixed["remasking_strategy"] = "low_confidence_static"
+        strategy = "low_confidence_static"
     warm = temperature if temperature is not None else (defaults.temperature or 1.0)
     return [
-        SamplingParams(seed=seed + i, temperature=0.0 if i == 0 else warm, **fixed)
+        SamplingParams.from_defaults(
+            defaults,
+            seed=seed + i,
+            temperature=0.0 if i == 0 else warm,
+            max_new_tokens=max_new_tokens or defaults.max_new_tokens or _MAX_NEW_TOKENS,
+            denoising_steps=steps,
+            remasking_strategy=strategy,
+            confidence_threshold=threshold,
+        )
         for i in range(candidates)
     ]
+
+
+def _skeleton(prefix: Path | None, suffix: Path | None) -> tuple[str, str] | None:
+    """Both texts of an infilling task, or `None` for the whole file.
+
+    Raises:
+        UserError: only one of the two, or a file that cannot be read.
+    """
+    if prefix is None and suffix is None:
+        return None
+    if prefix is None or suffix is None:
+        raise UserError("--prefix and --suffix belong together; an empty file will do for either")
+    return _read(prefix), _read(suffix)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise UserError(f"{path} cannot be read: {e}") from e
 
 
 class _Watcher:

@@ -1,12 +1,15 @@
-"""Opens the judge and the model, telling the user what takes long."""
+"""Opens the judge, telling the user what takes long, and picks the device to decode on."""
 
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from dice.errors import UserError
+
 if TYPE_CHECKING:
-    from dice.engine import LLM
+    import torch
+
     from dice.verify import Judge, Policy
 
 
@@ -49,20 +52,35 @@ def open_judge(
         yield judge
 
 
-def open_llm(model: str) -> "LLM":
-    """The engine over a named model.
+def choose_device(name: str | None) -> "torch.device":
+    """The device to decode on: by default a GPU where there is one.
 
     Raises:
-        ModelError: no such model, or one that cannot be used.
+        UserError: no such device on this machine.
     """
-    from transformers.utils import logging as transformers_logging
+    import torch
 
-    from dice.engine import LLM
-    from dice.models.load import load_model
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as e:
+        raise UserError(f"--device {name}: no such kind of device; cpu, cuda or cuda:1") from e
+    if device.type == "cuda":
+        found = torch.cuda.device_count()
+        if (device.index or 0) >= found:
+            raise UserError(f"--device {name}: this machine has {found} usable GPUs; try cpu")
+    elif device.type != "cpu":
+        raise UserError(f"--device {name} is not supported; cpu, cuda or cuda:1")
+    return device
+
+
+def quiet_transformers() -> None:
+    """No progress bars and warnings of the library in the command's output."""
+    from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
     warnings.filterwarnings("ignore", module="transformers")
-    return LLM(load_model(model))
 
 
 class Steps:

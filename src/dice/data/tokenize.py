@@ -7,6 +7,7 @@ from typing import Any
 from dice.data.records import PairRecord
 from dice.data.store import SampleStore
 from dice.data.tokenizer import STOP_TOKEN
+from dice.models.chat import prompt_text
 from dice.prompts.render import render
 from dice.types import Problem, TrainingSample
 
@@ -34,15 +35,15 @@ def _samples(
     stop = tokenizer.convert_tokens_to_ids(STOP_TOKEN)
     remaining = iter(records)
     while batch := list(islice(remaining, _BATCH)):
-        prompts = _encode(tokenizer, [_prompt(r, template) for r in batch])
+        prompts = _encode(tokenizer, [_prompt(r, template, tokenizer) for r in batch])
         kernels = _encode(tokenizer, [r.kernel_code for r in batch])
         for prompt, kernel in zip(prompts, kernels, strict=True):
             yield TrainingSample(token_ids=(*prompt, *kernel, stop), prompt_length=len(prompt))
 
 
-def _prompt(record: PairRecord, template: str) -> str:
+def _prompt(record: PairRecord, template: str, tokenizer: Any) -> str:
     problem = Problem(name=str(record.index), code=record.problem_code, source="synth")
-    return render(problem, template).text
+    return prompt_text(tokenizer, render(problem, template))
 
 
 def _encode(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:

@@ -12,12 +12,14 @@ from functools import cache
 
 from dice.engine.canvas import Canvas
 from dice.engine.remasking import STRATEGIES, Candidates, scheduled_number
+from dice.engine.request import decoding_bytes, make_canvas, tokenise_with
 from dice.engine.runner import Runner
 from dice.engine.sampling import SamplingParams
 from dice.engine.scheduler import Scheduler
 from dice.engine.scheduler import Sequence as Decoded
 from dice.errors import UserError
 from dice.models.load import LoadedModel
+from dice.models.memory import require_memory
 from dice.types import Completion, Prompt
 
 
@@ -69,20 +71,27 @@ class LLM:
         """One completion per prompt, in order. One `SamplingParams` serves all prompts, seed included.
 
         Raises:
-            UserError: numbers of prompts and parameters differ, a prompt is empty or longer than the
-                model's positions, or more denoising steps than positions in a block.
+            UserError: numbers of prompts and parameters differ, or what `make_canvas` refuses.
+            ModelError: too little memory for the keys and values, or no chat template for messages.
         """
         per_prompt = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)
         if len(per_prompt) != len(prompts):
             raise UserError(f"{len(prompts)} prompts but {len(per_prompt)} sampling parameters")
-        tokenise = cache(self._tokenise)
+        tokenise = cache(tokenise_with(self.loaded))
         sequences = [
-            self._sequence(index, prompt, param, tokenise)
+            Decoded(
+                request=index,
+                canvas=make_canvas(
+                    self.loaded, prompt, param, tokenise=tokenise, where=f"prompt {index}"
+                ),
+                params=param,
+            )
             for index, (prompt, param) in enumerate(zip(prompts, per_prompt, strict=True))
         ]
         if not sequences:
             return []
         rows = min(self._max_rows, len(sequences))
+        self._require_memory([sequence.canvas for sequence in sequences], rows)
         runner = Runner(
             self.loaded,
             rows,
@@ -119,43 +128,16 @@ class LLM:
 
     def check(self, prompt: Prompt, params: SamplingParams) -> None:
         """Raise what `generate` would raise for this prompt: UserError, for an overflow above all."""
-        self._sequence(0, prompt, params, self._tokenise)
+        self._require_memory([make_canvas(self.loaded, prompt, params)], 1)
 
-    def _tokenise(self, text: str) -> tuple[int, ...]:
-        return tuple(self.loaded.tokenizer.encode(text, add_special_tokens=False)) if text else ()
-
-    def _sequence(
-        self,
-        request: int,
-        prompt: Prompt,
-        params: SamplingParams,
-        tokenise: Callable[[str], tuple[int, ...]],
-    ) -> Decoded:
-        loaded = self.loaded
-        if params.denoising_steps is not None and params.denoising_steps > loaded.block_size:
-            raise UserError(
-                f"denoising_steps {params.denoising_steps} exceeds the block size {loaded.block_size}"
-            )
-        prompt_ids = tokenise(prompt.text)
-        if not prompt_ids:
-            raise UserError(f"prompt {request} ({prompt.problem}) is empty")
-        canvas = Canvas(
-            prompt_ids,
-            [
-                *tokenise(prompt.forced_prefix),
-                *[None] * params.max_new_tokens,
-                *tokenise(prompt.forced_suffix),
-            ],
-            block_size=loaded.block_size,
-            mask_token_id=loaded.mask_token_id,
+    def _require_memory(self, canvases: list[Canvas], rows: int) -> None:
+        weight = self.loaded.model.lm_head.weight
+        require_memory(
+            decoding_bytes(self.loaded, canvases, rows, weight.dtype),
+            weight.device,
+            f"decoding {rows} sequences at a time",
+            "decode fewer at a time, or allow fewer new tokens (max_new_tokens)",
         )
-        limit = loaded.model.config.max_position_embeddings
-        if len(canvas) > limit:
-            raise UserError(
-                f"prompt {request} ({prompt.problem}) has {len(prompt_ids)} tokens; with "
-                f"{len(canvas) - len(prompt_ids)} more it exceeds the model's {limit} positions"
-            )
-        return Decoded(request=request, canvas=canvas, params=params)
 
     def _unmask(
         self,

@@ -34,6 +34,7 @@ from dice.models.registry import register_auto_classes
 from dice.models.sdar import SdarConfig, SdarForCausalLM
 from dice.models.weights import (
     Shape,
+    TensorInfo,
     check_tensors,
     expected_shapes,
     load_weights,
@@ -43,6 +44,14 @@ from dice.models.weights import (
 _logger = logging.getLogger(__name__)
 DEFAULT_TEMPLATE = "kernelbench"
 """Of a checkpoint that names none, such as the published ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """Weights on disk that are known to fit."""
+
+    tensors: dict[str, TensorInfo]
+    adapter: LoraAdapter | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +73,38 @@ class Checkpoint:
     def block_size(self) -> int:
         return int(self.config.block_size)
 
+    def check_weights(
+        self,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype | None = None,
+        adapter: str | Path | None = None,
+        beside: int = 0,
+    ) -> "Weights":
+        """Where the weights are, once they are known to fit the config, the adapter and the memory.
+
+        Of a hub id this fetches them.
+
+        Args:
+            dtype: default float32 on a CPU, bfloat16 elsewhere.
+            adapter: folder or hub id of a LoRA adapter.
+            beside: bytes that must stay free when the weights are loaded.
+
+        Raises:
+            ModelError: tensors of the checkpoint or the adapter that are missing, unexpected or
+                mis-shaped, or too little memory.
+        """
+        wanted = expected_shapes(self.config)
+        check_memory(self.name, wanted, device, dtype or default_dtype(device), beside)
+        folder = find_folder(self.name, (*DESCRIPTION_FILES, *WEIGHT_FILES))
+        tensors = read_headers(folder)
+        check_tensors(folder, self.config, tensors, wanted)
+        if adapter is None:
+            return Weights(tensors=tensors)
+        place = find_folder(str(adapter), (*DESCRIPTION_FILES, *WEIGHT_FILES))
+        tied = bool(self.config.tie_word_embeddings)
+        return Weights(tensors=tensors, adapter=LoraAdapter(place, wanted, tied=tied))
+
     def load(
         self,
         *,
@@ -71,27 +112,18 @@ class Checkpoint:
         dtype: torch.dtype | None = None,
         adapter: str | Path | None = None,
     ) -> "LoadedModel":
-        """The checkpoint with its weights, on `device`, ready to decode.
+        """The checkpoint with its weights, an adapter merged into them, ready to decode.
 
-        Args:
-            dtype: default float32 on a CPU, bfloat16 elsewhere.
-            adapter: folder or hub id of a LoRA adapter, merged while loading.
-
-        Raises:
-            ModelError: tensors of the checkpoint or the adapter that are missing, unexpected or
-                mis-shaped, or too little memory; before a weight is read.
+        Arguments and errors are those of `check_weights`, which comes first.
         """
-        dtype = dtype or default_dtype(device)
-        wanted = expected_shapes(self.config)
-        check_memory(self.name, wanted, device, dtype)
-        folder = find_folder(self.name, (*DESCRIPTION_FILES, *WEIGHT_FILES))
-        tensors = read_headers(folder)
-        check_tensors(folder, self.config, tensors, wanted)
-        change = None
-        if adapter is not None:
-            place = find_folder(str(adapter), (*DESCRIPTION_FILES, *WEIGHT_FILES))
-            change = LoraAdapter(place, wanted, tied=self.config.tie_word_embeddings)
-        model = load_weights(self.config, tensors, device=device, dtype=dtype, change=change)
+        weights = self.check_weights(device=device, dtype=dtype, adapter=adapter)
+        model = load_weights(
+            self.config,
+            weights.tensors,
+            device=device,
+            dtype=dtype or default_dtype(device),
+            change=weights.adapter,
+        )
         return LoadedModel(
             name=self.name,
             config=self.config,
@@ -178,20 +210,25 @@ def default_dtype(device: torch.device | str) -> torch.dtype:
 
 
 def check_memory(
-    name: str, shapes: dict[str, Shape], device: torch.device | str, dtype: torch.dtype
+    name: str,
+    shapes: dict[str, Shape],
+    device: torch.device | str,
+    dtype: torch.dtype,
+    beside: int = 0,
 ) -> None:
-    """Refuses a model whose weights do not fit the device.
+    """Refuses a model whose weights, and `beside` more bytes, do not fit the device.
 
     Raises:
         ModelError: says how much is needed, how much there is, and what would fit.
     """
     sizes = [torch.Size(shape).numel() for shape in shapes.values()]
     # The largest tensor is held twice while it is converted, in float32 where an adapter changes it.
-    needed = sum(sizes) * dtype.itemsize + max(sizes) * 4
-    advice = "free some, or load a smaller model"
+    needed = sum(sizes) * dtype.itemsize + max(max(sizes) * 4, beside)
+    halved = sum(sizes) * 2 + max(max(sizes) * 4, beside * 2 // dtype.itemsize)
+    advice = "free some, load a smaller model, or decode fewer or shorter sequences"
     free = available_bytes(device)
-    if dtype.itemsize > 2 and free is not None and sum(sizes) * 2 + max(sizes) * 4 <= free:
-        advice = f"in bfloat16 (--dtype bfloat16) it needs {gib(sum(sizes) * 2)}"
+    if dtype.itemsize > 2 and free is not None and halved <= free:
+        advice = f"in bfloat16 (--dtype bfloat16) it needs {gib(halved)}"
     require_memory(needed, device, f"loading {name} in {_dtype_name(dtype)}", advice)
 
 

@@ -17,6 +17,7 @@ from dice.errors import ModelError
 from dice.models.generation import GenerationDefaults
 from dice.models.load import load_model, save_model
 from dice.models.sdar import SdarConfig, SdarForCausalLM
+from dice.prompts import template_texts
 from dice.train.batches import TokenIds
 from dice.train.meter import StepReport
 from dice.train.sft import SftResult, train_sft
@@ -135,6 +136,7 @@ def export(
         temperature=1.0,
         max_new_tokens=_MAX_NEW_TOKENS,
         template=template,
+        template_texts=template_texts(template),
         remasking_strategy="low_confidence_dynamic",
         confidence_threshold=0.9,
     )

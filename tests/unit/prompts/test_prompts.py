@@ -1,10 +1,11 @@
 import ast
+import re
 
 import pytest
 
 from dice.errors import ProblemError, UserError
 from dice.problems import load_jsonl, parse_problem
-from dice.prompts import canonical_code, extract, render
+from dice.prompts import canonical_code, extract, render, render_infilling, template_texts
 from dice.types import Completion, Prompt
 from tests.data import shared_data
 
@@ -58,6 +59,59 @@ def test_nano_prompt_is_the_canonical_code_between_its_two_tokens() -> None:
     prompt = render(parse_problem(code, name="p"))
     assert prompt.text == f"<|problem|>{canonical_code(code)}<|kernel|>"
     assert (prompt.problem, prompt.template) == ("p", "nano")
+
+
+CODE = "class Model: 'has {{suffix}} in it'\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+
+
+def test_kernelbench_is_one_message_with_an_example_and_the_problem_as_it_is() -> None:
+    prompt = render(parse_problem(CODE, name="p"), "kernelbench")
+    (message,) = prompt.messages
+    assert (prompt.text, message.role, prompt.template) == ("", "user", "kernelbench")
+    assert f"```python\n{CODE}```" in message.content
+    assert message.content.count("class ModelNew") == 1
+    example = re.findall(r"```python\n(.*?)```", message.content, re.DOTALL)[1]
+    ast.parse(example)
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_infilling_shows_prefix_and_suffix_and_forces_them_on_request(forced: bool) -> None:
+    problem = parse_problem(CODE, name="p")
+    prefix, suffix = "import a\nsource = '''", "'''\nclass ModelNew: 1"
+    prompt = render_infilling(problem, prefix, suffix, forced=forced)
+    content = prompt.messages[0].content
+    assert all(f"```python\n{text.strip()}\n```" in content for text in (CODE, prefix, suffix))
+    assert prompt.forced_prefix == (f"```python\n{prefix}" if forced else "")
+    if forced:
+        answer = completion(f"{prompt.forced_prefix}MIDDLE{prompt.forced_suffix}")
+        assert extract(prompt, answer).code == f"{prefix}MIDDLE{suffix}\n"
+
+
+def test_the_infilling_example_joins_to_its_complete_file() -> None:
+    text = template_texts("infilling")["infilling"]
+    _, prefix, suffix, whole = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[:4]
+    assert whole.startswith(prefix)
+    assert whole.endswith(suffix)
+    assert whole in template_texts("kernelbench")["kernelbench"]
+
+
+def test_a_checkpoints_own_text_wins() -> None:
+    problem = parse_problem(CODE, name="p")
+    prompt = render(problem, "mine", texts={"mine": "Faster:\n{{problem}}\nNow."})
+    assert prompt.messages[0].content == f"Faster:\n{CODE}Now."
+    prompt = render(problem, "kernelbench", texts={"kernelbench": "{{problem}}"})
+    assert prompt.messages[0].content == CODE.strip()
+    assert template_texts("nano") == {}
+
+
+def test_a_text_whose_places_do_not_fit_is_refused() -> None:
+    problem = parse_problem(CODE, name="p")
+    with pytest.raises(UserError, match="give a prefix and a suffix"):
+        render(problem, "infilling")
+    with pytest.raises(UserError, match="places for nothing, but what is rendered is problem"):
+        render(problem, "x", texts={"x": "Hello"})
+    with pytest.raises(UserError, match="there is infilling, kernelbench, mine, nano"):
+        render(problem, "x", texts={"mine": "{{problem}}"})
 
 
 def test_unknown_template_and_bad_code_are_user_errors() -> None:

@@ -49,6 +49,21 @@ class _Call:
     mask_GLT: Tensor | None
 
 
+def cache_bytes(config: SdarConfig, rows: int, capacity: int, dtype: torch.dtype) -> int:
+    """What a `KVCache` of this size allocates."""
+    return 2 * torch.Size(_shape(config, rows, capacity)).numel() * dtype.itemsize
+
+
+def _shape(config: SdarConfig, rows: int, capacity: int) -> tuple[int, ...]:
+    return (
+        config.num_hidden_layers,
+        rows,
+        config.num_key_value_heads,
+        capacity,
+        config.head_dim,
+    )
+
+
 class KVCache:
     """`rows` sequences of at most `capacity` positions.
 
@@ -67,13 +82,7 @@ class KVCache:
     ) -> None:
         self.block_size = config.block_size
         self._groups = config.num_attention_heads // config.num_key_value_heads
-        shape = (
-            config.num_hidden_layers,
-            rows,
-            config.num_key_value_heads,
-            capacity,
-            config.head_dim,
-        )
+        shape = _shape(config, rows, capacity)
         # Zeros, because masked positions still enter products: what lies there must be finite.
         self.keys = torch.zeros(shape, device=device, dtype=dtype)
         self.values = torch.zeros(shape, device=device, dtype=dtype)

@@ -1,0 +1,80 @@
+"""What one prompt asks of the model, checked before any work: its canvas and the memory decoding takes."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+
+from dice.engine.canvas import Canvas
+from dice.engine.sampling import SamplingParams
+from dice.errors import UserError
+from dice.models.chat import prompt_text
+from dice.models.load import Checkpoint
+from dice.models.sdar.cache import cache_bytes
+from dice.types import Prompt
+
+Tokenise = Callable[[str], tuple[int, ...]]
+
+
+def tokenise_with(checkpoint: Checkpoint) -> Tokenise:
+    """Text to token ids, special tokens understood, none added."""
+    tokenizer = checkpoint.tokenizer
+    return lambda text: tuple(tokenizer.encode(text, add_special_tokens=False)) if text else ()
+
+
+def make_canvas(
+    checkpoint: Checkpoint,
+    prompt: Prompt,
+    params: SamplingParams,
+    *,
+    tokenise: Tokenise | None = None,
+    where: str = "the prompt",
+) -> Canvas:
+    """The canvas that decoding starts from.
+
+    Raises:
+        UserError: the prompt is empty, contains the mask token, or is longer than the model's positions;
+            more denoising steps than positions in a block.
+        ModelError: messages for a tokenizer without a chat template.
+    """
+    tokenise = tokenise or tokenise_with(checkpoint)
+    if params.denoising_steps is not None and params.denoising_steps > checkpoint.block_size:
+        raise UserError(
+            f"denoising_steps {params.denoising_steps} exceeds the block size {checkpoint.block_size}"
+        )
+    prompt_ids = tokenise(prompt_text(checkpoint.tokenizer, prompt))
+    prefix_ids, suffix_ids = tokenise(prompt.forced_prefix), tokenise(prompt.forced_suffix)
+    named = f"{where} ({prompt.problem})"
+    if not prompt_ids:
+        raise UserError(f"{named} is empty")
+    if checkpoint.mask_token_id in (*prompt_ids, *prefix_ids, *suffix_ids):
+        raise UserError(
+            f"{named} contains the model's mask token "
+            f"{checkpoint.tokenizer.convert_ids_to_tokens(checkpoint.mask_token_id)!r}; remove it"
+        )
+    canvas = Canvas(
+        prompt_ids,
+        [*prefix_ids, *[None] * params.max_new_tokens, *suffix_ids],
+        block_size=checkpoint.block_size,
+        mask_token_id=checkpoint.mask_token_id,
+    )
+    limit = checkpoint.config.max_position_embeddings
+    if len(canvas) > limit:
+        room = limit - len(prompt_ids) - len(prefix_ids) - len(suffix_ids)
+        advice = (
+            f"allow at most {room - checkpoint.block_size} new tokens"
+            if room > checkpoint.block_size
+            else "shorten the problem"
+        )
+        raise UserError(
+            f"{named} has {len(prompt_ids)} tokens; with {len(canvas) - len(prompt_ids)} more it exceeds "
+            f"the model's {limit} positions; {advice} (max_new_tokens)"
+        )
+    return canvas
+
+
+def decoding_bytes(
+    checkpoint: Checkpoint, canvases: Iterable[Canvas], rows: int, dtype: torch.dtype
+) -> int:
+    """Memory for the keys and values of `rows` sequences, each as long as the longest canvas."""
+    capacity = max(len(canvas) for canvas in canvases)
+    return cache_bytes(checkpoint.config, rows, capacity, dtype)
