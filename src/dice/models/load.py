@@ -260,7 +260,7 @@ def _load_config(folder: Path, generation: GenerationDefaults) -> SdarConfig:
         content["block_size"] = generation.block_size
     try:
         config: SdarConfig = SdarConfig.from_dict(content)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise ModelError(f"{path} cannot be used: {error}") from error
     _same(folder, "block_size", config.block_size, generation.block_size)
     return config
@@ -306,14 +306,20 @@ def _mask_token_id(
             "names; copy the tokenizer files of the SDAR checkpoint it was trained from"
         )
     _same(folder, "mask_token_id", mask_token_id, generation.mask_token_id)
-    _same(folder, "mask_token_id", mask_token_id, tokenizer.mask_token_id, "the tokenizer")
+    if tokenizer.mask_token_id not in (None, mask_token_id):
+        _logger.warning(
+            "%s: the tokenizer's mask token has the id %s; config.json's, %s, is used",
+            folder,
+            tokenizer.mask_token_id,
+            mask_token_id,
+        )
     return int(mask_token_id)
 
 
-def _same(folder: Path, what: str, ours: int, theirs: int | None, where: str = FILE) -> None:
+def _same(folder: Path, what: str, ours: int, theirs: int | None) -> None:
     if theirs is not None and theirs != ours:
         raise ModelError(
-            f"{folder}: {what} is {ours} in config.json but {theirs} in {where}; make them agree"
+            f"{folder}: {what} is {ours} in config.json but {theirs} in {FILE}; make them agree"
         )
 
 

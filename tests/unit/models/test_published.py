@@ -180,6 +180,48 @@ def test_files_that_contradict_each_other_are_refused(folder: Path) -> None:
     assert "block_size 4 and block_length 32 are two spellings" in refusal(folder)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hidden_size", "x"),
+        ("head_dim", None),
+        ("num_key_value_heads", 0),
+        ("num_hidden_layers", -1),
+        ("vocab_size", True),
+        ("block_size", "4"),
+        ("mask_token_id", "<|MASK|>"),
+        ("eos_token_id", [1, "x"]),
+        ("rope_theta", "big"),
+        ("rms_norm_eps", 0),
+        ("tie_word_embeddings", "yes"),
+        ("torch_dtype", "float99"),
+    ],
+)
+def test_a_config_of_wrong_types_is_refused(folder: Path, key: str, value: object) -> None:
+    content = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**content, key: value}))
+    said = refusal(folder)
+    assert "config.json cannot be used" in said
+    assert key in said or "float99" in said
+
+
+def test_the_configs_mask_token_wins_over_the_tokenizers(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    edit(folder / "tokenizer_config.json", mask_token="<think>")
+    assert open_checkpoint(folder).mask_token_id == MASK
+    assert f"config.json's, {MASK}, is used" in caplog.text
+
+
+def test_a_tokenizer_file_that_names_the_mask_token_differently_is_understood(folder: Path) -> None:
+    open_checkpoint(folder).tokenizer.save_pretrained(folder / "fast")
+    text = (folder / "fast" / "tokenizer.json").read_text()
+    (folder / "tokenizer.json").write_text(text.replace("<|MASK|>", "<MASK>"))
+    checkpoint = open_checkpoint(folder)
+    assert checkpoint.mask_token_id == MASK
+    assert checkpoint.tokenizer.encode("<|MASK|>", add_special_tokens=False) == [MASK]
+
+
 def test_a_generation_config_of_wrong_types_is_refused(folder: Path) -> None:
     edit(folder / "generation_config.json", temperature="warm", eos_token_id=[1, "x"])
     said = refusal(folder)

@@ -22,6 +22,19 @@ _FOREIGN_LEFTOVERS = (
     "use_deepep",
 )
 
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "max_position_embeddings",
+    "block_size",
+)
+_FLAGS = ("tie_word_embeddings", "attention_bias")
+
 
 class SdarConfig(PreTrainedConfig):  # type: ignore[misc]
     """Configuration of a block-diffusion language model with Qwen3's architecture.
@@ -60,12 +73,13 @@ class SdarConfig(PreTrainedConfig):  # type: ignore[misc]
         """Refuses what the modeling code does not implement.
 
         Raises:
-            ValueError: sliding windows, scaled RoPE, attention dropout, another activation, or sizes
-                that do not fit each other.
+            ValueError: sliding windows, scaled RoPE, attention dropout, another activation, values of
+                the wrong type, or sizes that do not fit each other.
         """
         sliding = kwargs.pop("use_sliding_window", False)
         kwargs.pop("sliding_window", None)
         super().__post_init__(**kwargs)
+        self._check_types()
         rope_type = (self.rope_parameters or {}).get("rope_type", "default")
         problems = [
             (sliding, "use_sliding_window is not supported"),
@@ -75,7 +89,6 @@ class SdarConfig(PreTrainedConfig):  # type: ignore[misc]
                 f"hidden_act {self.hidden_act!r}: only 'silu' is supported",
             ),
             (self.attention_dropout != 0.0, "attention_dropout must be 0"),
-            (self.block_size < 1, f"block_size must be at least 1, got {self.block_size}"),
             (
                 self.num_attention_heads % self.num_key_value_heads != 0,
                 f"num_attention_heads {self.num_attention_heads} is no multiple of "
@@ -85,6 +98,30 @@ class SdarConfig(PreTrainedConfig):  # type: ignore[misc]
         for wrong, message in problems:
             if wrong:
                 raise ValueError(f"SdarConfig: {message}")
+
+    def _check_types(self) -> None:
+        theta = (self.rope_parameters or {}).get("rope_theta", self.default_theta)
+        eos = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
+        expected: list[tuple[str, Any, bool]] = [
+            (name, getattr(self, name), _is_id(getattr(self, name)) and getattr(self, name) >= 1)
+            for name in _SIZES
+        ]
+        expected += [
+            (name, getattr(self, name), isinstance(getattr(self, name), bool)) for name in _FLAGS
+        ]
+        expected += [
+            ("rms_norm_eps", self.rms_norm_eps, _is_positive(self.rms_norm_eps)),
+            ("rope_theta", theta, _is_positive(theta)),
+            (
+                "mask_token_id",
+                self.mask_token_id,
+                self.mask_token_id is None or _is_id(self.mask_token_id),
+            ),
+            ("eos_token_id", self.eos_token_id, eos == [None] or all(map(_is_id, eos))),
+        ]
+        wrong = [f"{name} cannot be {value!r}" for name, value, valid in expected if not valid]
+        if wrong:
+            raise ValueError(f"SdarConfig: {'; '.join(wrong)}")
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
@@ -100,3 +137,11 @@ class SdarConfig(PreTrainedConfig):  # type: ignore[misc]
                     )
         kwargs.pop("attn_implementation", None)
         return super().from_dict(known, **kwargs)
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and value > 0
