@@ -4,7 +4,8 @@ c is the candidate's output, p what PyTorch computes in the problem's own precis
 float64. A float element passes when |c - o| <= r (|o| + rms(o)) + k max|p - o|: a relative error, an
 absolute error in proportion to the tensor's own scale, and the error that PyTorch itself makes. Where p
 or o is infinite, c must be the same infinity. NaN never passes. Integers and booleans are exact (an index
-may equal either p's or o's, because the two may break a near tie differently).
+may equal either p's or o's, because the two may break a near tie differently); a boolean whose byte is
+neither 0 nor 1 was never written and is not true.
 """
 
 from dataclasses import dataclass
@@ -96,6 +97,12 @@ def _compare_exact(
     bad = c != p
     if o is not None and o.dtype == p.dtype:
         bad &= c != o
+    if c.dtype == torch.bool:
+        unwritten = c.contiguous().view(torch.uint8) > 1
+        if unwritten.any():
+            share = unwritten.double().mean().item()
+            message = f"is neither true nor false at {_first(unwritten)}, as if never written"
+            return _fail("values", where, f"{message} ({_percent(share)})", mismatched=share)
     share = bad.double().mean().item()
     if share == 0:
         return Comparison(ok=True, where=where)

@@ -62,6 +62,18 @@ def test_overflow_of_float32_is_compared_with_pytorch_not_with_the_oracle():
     assert _ok(p.clone(), p, o)
 
 
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_a_boolean_that_was_never_written_is_not_true(shape):
+    """Poisoned memory reads as true; only its byte tells."""
+    expected = torch.ones(shape, dtype=torch.bool)
+    found = torch.full(shape, 0xA5, dtype=torch.uint8).view(torch.bool)
+    assert bool((found == expected).all())
+    result = compare(found, expected, None, POLICY)
+    assert not result.ok
+    assert "never written" in result.message
+    assert _ok(torch.ones(shape, dtype=torch.uint8).view(torch.bool), expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8, torch.bool])
 def test_integers_and_booleans_are_exact(dtype):
     p = torch.tensor([0, 1, 1]).to(dtype)
