@@ -27,6 +27,7 @@ from tests.unit.models.published import (
 GIB = 2**30
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_generate_with_a_published_folder_fills_in_a_kernel_file_that_verifies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -1,9 +1,12 @@
 """`dice generate` over checkpoints: every refusal exits with 2 before the judge is opened."""
 
+import ast
 import json
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from dice.cli.generate import sampling_plan
 from dice.cli.main import main
 from dice.models import memory
 from dice.models.generation import GenerationDefaults
+from dice.types import Candidate, Problem, Verdict, VerdictKind
 from tests.unit.models.published import write_checkpoint
 
 PROBLEM = """
@@ -96,6 +100,57 @@ def test_an_adapter_a_device_or_a_skeleton_that_cannot_be_used_is_refused(refuse
     assert "usable GPUs" in refuse("--device", "cuda:99")
     assert "belong together" in refuse("--prefix", "p.py")
     assert "cannot be read" in refuse("--prefix", "p.py", "--suffix", "absent.py")
+
+
+class TrustingJudge:
+    """Calls every file correct that Python can parse and that names ModelNew."""
+
+    def prepare(self, problem: Problem) -> Any:
+        return SimpleNamespace(problem=problem)
+
+    def judge(self, prepared: Any, candidate: Candidate) -> Verdict:
+        try:
+            ast.parse(candidate.code)
+        except (SyntaxError, ValueError):
+            return Verdict(kind=VerdictKind.COMPILE_ERROR)
+        named = "class ModelNew" in candidate.code
+        return Verdict(kind=VerdictKind.CORRECT if named else VerdictKind.COMPILE_ERROR)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_folder_in_the_published_layout_generates(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tied: bool,
+) -> None:
+    write_checkpoint(tmp_path / "model", tied=tied)
+    (tmp_path / "p.py").write_text(PROBLEM)
+    (tmp_path / "prefix.py").write_text("class ModelNew:  # ")
+    (tmp_path / "suffix.py").write_text("\n    pass")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "dice.cli.machine.open_judge", lambda *_, **__: nullcontext(TrustingJudge())
+    )
+    words = ["--model", "model", "--device", "cpu", "--max-new-tokens", "5", "--candidates", "3"]
+
+    def run(*more: str) -> tuple[int, dict[str, Any]]:
+        monkeypatch.setattr(sys, "argv", ["dice", "generate", "p.py", *words, "--json", *more])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return int(caught.value.code or 0), json.loads(capsys.readouterr().out)
+
+    code, result = run()
+    assert code == 1  # what a random model writes is no kernel
+    assert [one["seed"] for one in result["candidates"]] == [0, 1, 2]
+    assert all(one["tokens"] >= 5 for one in result["candidates"])
+    code, result = run("--prefix", "prefix.py", "--suffix", "suffix.py")
+    for one in result["candidates"]:
+        assert one["code"].startswith("class ModelNew:  # ")
+        assert one["code"].endswith("\n    pass\n")
+    assert code == 0
+    assert (tmp_path / "p_kernel.py").exists()
+    assert run("--prefix", "prefix.py", "--suffix", "suffix.py", "--force")[1] == result
 
 
 def plan(defaults: GenerationDefaults, **chosen: Any) -> Any:
