@@ -78,6 +78,9 @@ def _row_of_zeros(tensor: torch.Tensor) -> torch.Tensor:
 def _rows_lowered(tensor: torch.Tensor) -> torch.Tensor:
     """Every second row far below zero: a maximum that starts at zero, a softmax without its maximum.
 
+    So far that exp() is zero there also after a scale such as an attention's, and so far apart that a
+    right softmax has one large element, whatever the rounding.
+
     The other rows keep the scale of the output up, so that the tail of an exponential need not be exact.
     A tensor without negative values is shifted instead: sums whose terms all have one sign hide errors.
     """
@@ -87,7 +90,7 @@ def _rows_lowered(tensor: torch.Tensor) -> torch.Tensor:
     rows = lowered[0] if tensor.dim() > 2 and len(tensor) == 1 else lowered
     if rows.dim() < 2:
         return tensor
-    rows[1::2] = -100 * (1 + rows[1::2].abs())
+    rows[1::2] = -1000 * (1 + rows[1::2].abs())
     return lowered
 
 

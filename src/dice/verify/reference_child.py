@@ -24,6 +24,9 @@ from dice.verify.trees import Tree
 CONDITION = 1e-3
 """A variation is used when PyTorch's own float32 error stays below this share of the output's scale."""
 
+HALF_RANGE = 256.0
+"""The square of anything larger overflows float16: no input for a candidate that may compute in it."""
+
 
 class ProblemFault(Exception):
     """The problem file is at fault; the message is for its author."""
@@ -176,6 +179,8 @@ class ReferenceRun:
         self.references.append(output)
 
     def _permits(self, inputs: list[Any]) -> bool:
+        if self.policy.precision == "float16" and _largest(inputs) > HALF_RANGE:
+            return False
         try:
             output = run_model(copy.deepcopy(self.fresh), inputs)
         except Exception:
@@ -264,6 +269,11 @@ def run_model(model: torch.nn.Module, inputs: Tree) -> Tree:
     fresh = trees.map_tensors(inputs, torch.clone)
     with torch.no_grad():
         return model(*fresh)
+
+
+def _largest(tree: Tree) -> float:
+    found = [t for t in trees.tensors(tree) if t.is_floating_point() and t.numel()]
+    return max((t.abs().max().item() for t in found), default=0.0)
 
 
 def _has_nan(tree: Tree) -> bool:

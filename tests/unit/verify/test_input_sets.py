@@ -45,14 +45,14 @@ def test_every_second_row_is_lowered_and_the_others_stay():
     x = drawn(6, 5)
     lowered = varied("rows lowered", 6, 5)
     assert torch.equal(lowered[0::2], x[0::2])
-    assert torch.allclose(lowered[1::2], -100 * (1 + x[1::2].abs()))
+    assert torch.allclose(lowered[1::2], -1000 * (1 + x[1::2].abs()))
     assert torch.equal(drawn(6, 5), x)
 
 
 def test_with_a_batch_of_one_the_rows_inside_are_lowered():
     lowered = varied("rows lowered", 1, 4, 5)
     assert torch.equal(lowered[0, 0::2], drawn(1, 4, 5)[0, 0::2])
-    assert bool((lowered[0, 1::2] <= -100).all())
+    assert bool((lowered[0, 1::2] <= -1000).all())
 
 
 @pytest.mark.parametrize("tensor", [drawn(5), drawn(1, 5)])
@@ -115,6 +115,12 @@ def normalize(x: torch.Tensor, eps: float) -> torch.Tensor:
             lambda x: x.softmax(1),
             lambda x: softmax(x, float("-inf")),
             lambda x: softmax(x, 0.0),
+        ),
+        (
+            "rows lowered",
+            lambda x: (x / 8).softmax(1),
+            lambda x: softmax(x / 8, float("-inf")),
+            lambda x: softmax(x / 8, 0.0),
         ),
         (
             "rows lowered",

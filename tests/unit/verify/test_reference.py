@@ -55,6 +55,14 @@ def test_variations_keep_to_what_the_problem_permits(zygote):
     assert not {"a row of zeros", "zeros mixed in"} & set(variations)
 
 
+def test_inputs_that_overflow_float16_are_not_used_where_it_may_be_computed_in(zygote):
+    code = MODEL + INPUTS + INIT
+    tried = [case.variation for case in _prepare(zygote, code).cases]
+    assert "rows lowered" in tried
+    declared = [case.variation for case in _prepare(zygote, code, precision="float16").cases]
+    assert declared == [one if one != "rows lowered" else "plain" for one in tried]
+
+
 def test_labels_are_never_varied(zygote):
     code = """
 class Model(nn.Module):
