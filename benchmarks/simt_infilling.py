@@ -213,9 +213,9 @@ def judge_all(answers: list[dict[str, str]], results: list[dict[str, Any]]) -> N
     """Add the full judge's verdict to every record."""
     from dice.problems.parse import parse_problem
     from dice.types import Candidate
-    from dice.verify import Judge
+    from dice.verify import Judge, Policy
 
-    judge = Judge(on_progress=print)
+    judge = Judge(Policy(seed=0), on_progress=print)
     for record in results:
         answer = answers[record["index"]]
         name = f"infilling_{record['index']}"
