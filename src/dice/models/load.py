@@ -26,12 +26,14 @@ from dice.models.generation import (
     load_generation_defaults,
     read_json,
     save_generation_defaults,
+    with_own_names,
 )
 from dice.models.lora import CONFIG as ADAPTER_CONFIG
 from dice.models.lora import LoraAdapter
 from dice.models.memory import available_bytes, gib, require_memory
 from dice.models.registry import register_auto_classes
 from dice.models.sdar import SdarConfig, SdarForCausalLM
+from dice.models.sdar.configuration_sdar import FOREIGN_NAMES
 from dice.models.weights import (
     Shape,
     TensorInfo,
@@ -256,7 +258,8 @@ def _load_config(folder: Path, generation: GenerationDefaults) -> SdarConfig:
         raise ModelError(
             f"{path}: quantised checkpoints are not supported; load the original weights"
         )
-    if generation.block_size is not None and not {"block_size", "block_length"} & content.keys():
+    content = with_own_names(content, FOREIGN_NAMES, path)
+    if content.get("block_size") is None and generation.block_size is not None:
         content["block_size"] = generation.block_size
     try:
         config: SdarConfig = SdarConfig.from_dict(content)

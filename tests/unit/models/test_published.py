@@ -157,8 +157,11 @@ def test_foreign_spellings_are_mapped(folder: Path) -> None:
     assert generation.top_k is None
 
 
-def test_the_block_size_may_stand_in_the_generation_config_alone(folder: Path) -> None:
+@pytest.mark.parametrize("absent", ["", '"block_size": null, '])
+def test_the_block_size_may_stand_in_the_generation_config_alone(folder: Path, absent: str) -> None:
     edit(folder / "config.json", block_size=None)
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text("{" + absent + text[1:])
     edit(folder / "generation_config.json", block_length=16)
     assert open_checkpoint(folder).block_size == 16
 
@@ -177,7 +180,9 @@ def test_files_that_contradict_each_other_are_refused(folder: Path) -> None:
     assert "two spellings of one setting" in refusal(folder)
     edit(folder / "generation_config.json", dynamic_threshold=None)
     edit(folder / "config.json", block_length=32)
-    assert "block_size 4 and block_length 32 are two spellings" in refusal(folder)
+    assert "says block_size 4 and block_length 32, two spellings of one setting" in refusal(folder)
+    with pytest.raises(ValueError, match="block_size 4 and block_length 32 are two spellings"):
+        SdarConfig.from_dict(json.loads((folder / "config.json").read_text()))
 
 
 @pytest.mark.parametrize(

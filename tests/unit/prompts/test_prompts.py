@@ -1,4 +1,5 @@
 import ast
+import json
 import re
 
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from dice.errors import ProblemError, UserError
 from dice.problems import load_jsonl, parse_problem
 from dice.prompts import canonical_code, extract, render, render_infilling, template_texts
-from dice.types import Completion, Prompt
+from dice.types import Completion, Problem, Prompt
 from tests.data import shared_data
 
 
@@ -85,6 +86,16 @@ def test_infilling_shows_prefix_and_suffix_and_forces_them_on_request(forced: bo
     if forced:
         answer = completion(f"{prompt.forced_prefix}MIDDLE{prompt.forced_suffix}")
         assert extract(prompt, answer).code == f"{prefix}MIDDLE{suffix}\n"
+
+
+def test_every_public_infilling_answer_comes_back_whole() -> None:
+    for line in shared_data("dice_infilling_eval_99.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        problem = Problem(name=str(row["id"]), code=row["pytorch_code"])
+        prefix, middle, suffix = row["prefix"], row["middle"], row["suffix"]
+        prompt = render_infilling(problem, prefix, suffix, forced=True)
+        answer = completion(f"{prompt.forced_prefix}{middle}{prompt.forced_suffix}")
+        assert extract(prompt, answer).code == f"{prefix}{middle}{suffix}\n"
 
 
 def test_the_infilling_example_joins_to_its_complete_file() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-_FOREIGN_NAMES = {"block_length": "block_size", "mask_id": "mask_token_id"}
+FOREIGN_NAMES = {"block_length": "block_size", "mask_id": "mask_token_id"}
 _FOREIGN_LEFTOVERS = (
     "attn_implementation",
     "auto_map",
@@ -127,7 +127,7 @@ class SdarConfig(PreTrainedConfig):  # type: ignore[misc]
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """As in transformers, after mapping foreign spellings and dropping foreign leftovers."""
         known = {key: value for key, value in config_dict.items() if key not in _FOREIGN_LEFTOVERS}
-        for foreign, ours in _FOREIGN_NAMES.items():
+        for foreign, ours in FOREIGN_NAMES.items():
             if foreign in known:
                 value = known.pop(foreign)
                 if known.setdefault(ours, value) != value:
