@@ -53,7 +53,7 @@ def test_generate_with_a_published_folder_fills_in_a_kernel_file_that_verifies(
     assert "model, seed 0" in written
 
 
-@pytest.mark.slow
+@pytest.mark.large
 def test_a_checkpoint_of_the_real_1_7b_shape_round_trips(tmp_path: Path) -> None:
     if (available_bytes("cpu") or 0) < 12 * GIB:
         pytest.skip("needs 12 GiB of memory: the model in bfloat16 twice, and its mapped files")

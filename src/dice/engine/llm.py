@@ -51,15 +51,22 @@ class LLM:
     """Decodes with one loaded model; at most `max_rows` sequences at a time.
 
     `batched_attention` is passed to the cache: `None` is one attention call for all rows on a GPU and
-    one per row on a CPU.
+    one per row on a CPU. `paged` keeps keys, values and the decoding state in pages on the GPU (needs
+    Triton; not yet run on one, so it is not the default).
     """
 
     def __init__(
-        self, loaded: LoadedModel, *, max_rows: int = 64, batched_attention: bool | None = None
+        self,
+        loaded: LoadedModel,
+        *,
+        max_rows: int = 64,
+        batched_attention: bool | None = None,
+        paged: bool = False,
     ) -> None:
         self.loaded = loaded
         self._max_rows = max_rows
         self._batched_attention = batched_attention
+        self._paged = paged
         self._token_text = cache(lambda token_id: str(loaded.tokenizer.decode([token_id])))
 
     def generate(
@@ -92,6 +99,27 @@ class LLM:
             return []
         rows = min(self._max_rows, len(sequences))
         self._require_memory([sequence.canvas for sequence in sequences], rows)
+        if self._paged:
+            self._decode_paged(sequences, rows, on_step)
+        else:
+            self._decode(sequences, rows, on_step)
+        return [self._completion(sequence) for sequence in sequences]
+
+    def _decode_paged(
+        self, sequences: list[Decoded], rows: int, on_step: Callable[[StepEvent], None] | None
+    ) -> None:
+        from dice.engine.paged.decode import decode
+        from dice.engine.paged.runner import Written
+
+        def report(written: Written) -> None:
+            assert on_step is not None
+            on_step(self._event(written.sequence, written.block, written.step, written.positions))
+
+        decode(self.loaded, sequences, rows, on_written=None if on_step is None else report)
+
+    def _decode(
+        self, sequences: list[Decoded], rows: int, on_step: Callable[[StepEvent], None] | None
+    ) -> None:
         runner = Runner(
             self.loaded,
             rows,
@@ -124,7 +152,6 @@ class LLM:
                 if on_step is not None and event is not None:
                     on_step(event)
             scheduler.retire()
-        return [self._completion(sequence) for sequence in sequences]
 
     def check(self, prompt: Prompt, params: SamplingParams) -> None:
         """Raise what `generate` would raise for this prompt: UserError, for an overflow above all."""
@@ -160,15 +187,24 @@ class LLM:
         sequence.advance(self.loaded.stop_token_ids, block_done=len(chosen) == len(positions))
         if not with_event:
             return None
+        return self._event(sequence, block, step, tuple(positions[index] for index in chosen))
+
+    def _event(
+        self, sequence: Decoded, block: int, step: int, positions: tuple[int, ...]
+    ) -> StepEvent:
+        canvas = sequence.canvas
+        token_ids = tuple(canvas.token_ids[at] for at in positions)
         return StepEvent(
             request=sequence.request,
             block=block,
             step=step,
-            positions=tuple(positions[index] - canvas.prompt_length for index in chosen),
-            token_ids=tuple(token_ids[index] for index in chosen),
-            texts=tuple(self._token_text(token_ids[index]) for index in chosen),
-            logprobs=tuple(candidates.logprobs[index] for index in chosen),
-            generated_stop=(block + 1) * size - canvas.prompt_length,
+            positions=tuple(at - canvas.prompt_length for at in positions),
+            token_ids=token_ids,
+            texts=tuple(map(self._token_text, token_ids)),
+            logprobs=tuple(
+                logprob for at in positions if (logprob := canvas.logprobs[at]) is not None
+            ),
+            generated_stop=(block + 1) * canvas.block_size - canvas.prompt_length,
             finish_reason=sequence.finish_reason,
         )
 

@@ -1,0 +1,87 @@
+"""One sequence's state: written to the device when it is admitted, read back when somebody looks."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from dice.engine.paged import state as states
+from dice.engine.paged.state import State
+from dice.engine.scheduler import Sequence
+
+
+def write_sequence(
+    state: State,
+    slot: int,
+    sequence: Sequence,
+    pages: tuple[int, ...],
+    *,
+    committed: int,
+    vocabulary: int,
+) -> None:
+    """Put a sequence into a slot; the keys and values of its first `committed` positions are in its pages."""
+    canvas, params = sequence.canvas, sequence.params
+    size = canvas.block_size
+    blocks = len(canvas) // size
+    ids = [
+        states.TO_WRITE if canvas.is_masked(at) else token
+        for at, token in enumerate(canvas.token_ids)
+    ]
+    following = [canvas.next_masked_block(block) for block in range(blocks)]
+    row = torch.full((state.canvas.shape[1],), canvas.mask_token_id, dtype=torch.int32)
+    row[: len(ids)] = torch.tensor(ids, dtype=torch.int32)
+    state.canvas[slot] = row.to(state.canvas.device)
+    chain = torch.full((state.next_block.shape[1],), -1, dtype=torch.int32)
+    chain[:blocks] = torch.tensor(
+        [-1 if one is None else one for one in following], dtype=torch.int32
+    )
+    state.next_block[slot] = chain.to(state.canvas.device)
+    table = torch.zeros(state.table.shape[1], dtype=torch.int32)
+    table[: len(pages)] = torch.tensor(pages, dtype=torch.int32)
+    state.table[slot] = table.to(state.canvas.device)
+    state.written_step[slot] = -1
+    state.logprobs[slot] = 0
+    bound = params.bound
+    if params.remasking_strategy == "low_confidence_dynamic":
+        bound = math.log(bound) if bound > 0 else -math.inf
+    values: list[tuple[Tensor, float]] = [
+        (state.committed, committed),
+        (state.block, sequence.block),
+        (state.step, 0),
+        (state.forwards, 0),
+        (state.ended, states.RUNNING),
+        (state.stop_at, -1),
+        (state.seed, _seed32(params.seed)),
+        (state.strategy, states.STRATEGIES[params.remasking_strategy]),
+        (state.denoising_steps, params.denoising_steps or size),
+        (state.bound, bound),
+        (state.temperature, params.temperature),
+        (state.top_k, params.top_k or vocabulary),
+        (state.top_p, 1.0 if params.top_p is None else params.top_p),
+    ]
+    for tensor, value in values:
+        tensor[slot] = value
+
+
+def read_sequence(state: State, slot: int, sequence: Sequence) -> None:
+    """Bring a sequence up to date with its slot."""
+    canvas = sequence.canvas
+    length = len(canvas)
+    ids = state.canvas[slot, :length].tolist()
+    steps = state.written_step[slot, :length].tolist()
+    logprobs = state.logprobs[slot, :length].tolist()
+    for at, step in enumerate(steps):
+        if step >= 0 and canvas.is_masked(at):
+            canvas.write(at, ids[at], step, logprobs[at])
+    sequence.block = int(state.block[slot])
+    sequence.forwards = int(state.forwards[slot])
+    stop_at = int(state.stop_at[slot])
+    sequence.stop_at = stop_at if stop_at >= 0 else None
+    reasons = {states.STOPPED: "stop", states.FULL: "length"}
+    sequence.finish_reason = reasons.get(int(state.ended[slot]))
+
+
+def _seed32(seed: int) -> int:
+    """Any whole number as an int32."""
+    folded = (seed ^ (seed >> 32)) & 0xFFFFFFFF
+    return folded - (1 << 32) if folded >= 1 << 31 else folded
