@@ -209,6 +209,18 @@ def test_what_needs_a_library_is_left_to_the_stock_path():
         build(ExtensionSources(name="m", cuda_sources=text, functions=()), options=OPTIONS)
 
 
+def test_torchs_own_build_can_be_asked_for(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        "dice.toolchain.cuda.build.build_stock", lambda sources, options: (tmp_path, False)
+    )
+    built = build(
+        ExtensionSources(name="m", cuda_sources=SOURCE), options=CudaOptions(always_stock=True)
+    )
+    assert built.route == "stock"
+    assert built.path == str(tmp_path)
+    assert built.notes == ("does not split: it was asked not to",)
+
+
 def test_nothing_here_starts_cuda():
     code = "import dice.toolchain.cuda.build, sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -81,9 +81,11 @@ def build(
     """
     options = options or CudaOptions()
     started = time.monotonic()
-    kit = toolkit(options, on_progress)
     notes: list[str] = []
     try:
+        if options.always_stock:
+            raise CannotSplit("it was asked not to")
+        kit = toolkit(options, on_progress)
         halves = _halves(sources)
         path, route, cached = _cached_split(sources, halves, kit, options)
     except CannotSplit as reason:

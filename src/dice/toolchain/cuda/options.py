@@ -16,6 +16,8 @@ class CudaOptions:
     """"sm_90", say; None is this machine's GPU, else sm_90."""
     allow_stock: bool = True
     """Whether what does not split may take the stock path, which costs a minute."""
+    always_stock: bool = False
+    """Have torch build everything itself, to compare with."""
     timeout_s: float = 60.0
     stock_timeout_s: float = 400.0
     memory_mib: int = 8192
