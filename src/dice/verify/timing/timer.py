@@ -76,11 +76,13 @@ class Session:
             paths.append(path.name)
         if self._ask({"do": "inputs", "paths": paths}) is None:
             return
-        first = self._batch(WARM_UP)
-        if first is None:
+        if self._batch(WARM_UP) is None:  # what is done once only
+            return
+        warm = self._batch(WARM_UP)
+        if warm is None:
             return
         calls = calls_per_batch(
-            call_us=first.wall_us / WARM_UP,
+            call_us=warm.wall_us / WARM_UP,
             bytes_per_call=facts.input_bytes + facts.output_bytes,
             free_bytes=free_bytes,
             settings=settings,
@@ -149,7 +151,16 @@ class GpuTimer:
         )
 
     def time(self, trial: Trial, prepared: TimedProblem, spawn: Callable[[], Child]) -> Measured:
-        """A timing of the candidate of a trial, in a process from `spawn`."""
+        """A timing of the candidate of a trial, in a process from `spawn`.
+
+        Where the machine cannot (too little memory, say) a note says so.
+        """
+        try:
+            return self._time(trial, prepared, spawn)
+        except SandboxError as error:
+            return Measured(notes=(f"not timed: {error}",))
+
+    def _time(self, trial: Trial, prepared: TimedProblem, spawn: Callable[[], Child]) -> Measured:
         with self._slots.checking_in_turn():
             facts = prepared.timing_facts()
         if facts.stateful:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from dice.errors import SandboxError
 from dice.sandbox import ChildResult
 from dice.types import Candidate, Evidence
 from dice.verify import Policy, trees
@@ -144,7 +145,7 @@ def buffered(model):
 def lazy(model):
     """Does its work until it is told the time."""
     count = itertools.count()
-    return lambda x: model(x) if next(count) < 4 else torch.zeros_like(x)
+    return lambda x: model(x) if next(count) < 8 else torch.zeros_like(x)
 
 
 @pytest.mark.parametrize("cheat", [cached, buffered, lazy])
@@ -242,6 +243,16 @@ def test_evidence_takes_the_place_of_a_timing(timer, tmp_path):
     measured = time_one(timer, tmp_path, cached(double))
     assert measured.timing is None
     assert isinstance(measured.evidence[0], Evidence)
+
+
+def test_a_machine_that_cannot_time_is_noted(timer, tmp_path, monkeypatch):
+    def too_large(self):
+        raise SandboxError("the referee cannot answer: out of memory")
+
+    monkeypatch.setattr(Problem, "timing_facts", too_large)
+    measured = time_one(timer, tmp_path)
+    assert measured.timing is None
+    assert measured.notes == ("not timed: the referee cannot answer: out of memory",)
 
 
 def test_a_problem_whose_calls_depend_on_each_other_is_not_timed(timer, tmp_path):
