@@ -3,6 +3,7 @@
 `dice generate`, evaluation and reinforcement learning all call `rollout`.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -35,8 +36,15 @@ class Rollout:
 
     @property
     def best(self) -> Attempt | None:
-        """The first attempt that was verified correct."""
-        return next((a for a in self.attempts if a.verdict.correct), None)
+        """Of the attempts that were verified correct the fastest, where they were timed, else the first."""
+        correct = [attempt for attempt in self.attempts if attempt.verdict.correct]
+        return min(correct, key=_runtime_us, default=None)
+
+
+def _runtime_us(attempt: Attempt) -> float:
+    """Of a time that counts; infinite without one."""
+    timing = attempt.verdict.timing
+    return math.inf if timing is None or timing.refused is not None else timing.runtime.median_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

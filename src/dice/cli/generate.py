@@ -65,6 +65,13 @@ def command(
         int | None, typer.Option(min=1, help="Denoising steps a block, instead of a threshold.")
     ] = None,
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Length limit.")] = None,
+    backend: Annotated[
+        str, typer.Option(help="Where to judge. auto: a GPU where there is one; simt; cuda.")
+    ] = "auto",
+    timing: Annotated[
+        bool | None,
+        typer.Option("--time/--no-time", help="Measure what is correct, on a GPU. Default: yes."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Drop-in file to write; default NAME_kernel.py, here.")
     ] = None,
@@ -80,12 +87,13 @@ def command(
 ) -> None:
     """Write CUDA kernels for a PyTorch module and prove them right.
 
-    Exits with 0 when a candidate was verified correct, 1 when none was, 2 for bad input.
+    Of several correct candidates the fastest is kept, where they were timed, else the first. Exits with 0 when a candidate was verified correct, 1 when none was, 2 for bad input.
     """
     from rich.console import Console
 
     from dice import __version__
     from dice.cli.dropin import check_destination, write_dropin
+    from dice.cli.machine import choose_backend
     from dice.problems import load_problem
 
     problem = load_problem(problem_file)
@@ -93,6 +101,7 @@ def command(
     check_destination(destination, force=force)
 
     skeleton = _skeleton(prefix, suffix)
+    chosen, with_time = choose_backend(backend, timing)
 
     # What follows imports torch, which takes seconds: not before the cheap checks.
     import torch
@@ -128,7 +137,10 @@ def command(
 
     console = Console(highlight=False, quiet=as_json)
     status = Console(stderr=True, highlight=False)
-    with open_judge(status, seed=seed) as judge, TraceWriter(trace) as tracer:
+    with (
+        open_judge(status, seed=seed, backend=chosen, timing=with_time) as judge,
+        TraceWriter(trace) as tracer,
+    ):
         with status.status("Checking the problem and computing its reference ..."):
             prepared = judge.prepare(problem)
         with status.status(f"Loading {model} ..."):

@@ -13,6 +13,19 @@ if TYPE_CHECKING:
     from dice.verify import Judge, Policy
 
 
+def choose_backend(name: str, timing: bool | None) -> tuple[str, bool]:
+    """The backend's name, and whether what is correct is timed: by default where there is a GPU.
+
+    Raises UserError for a backend that does not exist or is not there, and for times of an emulator.
+    """
+    from dice.verify.backends import choose
+
+    chosen = choose(name)
+    if timing and chosen != "cuda":
+        raise UserError("--time needs a GPU: the CPU backend emulates one and has no speed")
+    return chosen, chosen == "cuda" if timing is None else timing
+
+
 @contextmanager
 def open_judge(
     status: Any,

@@ -69,12 +69,10 @@ def command(
     Exits with 0 when it is verified correct, 1 when it is not, 2 for bad input. With --batch: 0 when
     every line has a verdict, 1 when the machine or a problem's own code failed for some.
     """
+    from dice.cli.machine import choose_backend
     from dice.errors import UserError
-    from dice.verify.backends import choose
 
-    chosen = choose(backend)
-    if timing and chosen != "cuda":
-        raise UserError("--time needs a GPU: the CPU backend emulates one and has no speed")
+    chosen, with_time = choose_backend(backend, timing)
     rules = _policy(policy, precision=precision, seed=seed)
     if batch is not None:
         if reference is not None:
@@ -103,7 +101,6 @@ def command(
     tools = tuple(word.strip() for word in sanitize.split(",")) if sanitize else ()
     if tools and chosen != "cuda":
         raise UserError("--sanitize needs a GPU; the CPU backend always checks for these faults")
-    with_time = chosen == "cuda" if timing is None else timing
     settings = {"backend": chosen, "sanitizer": tools, "timing": with_time}
     raise typer.Exit(_judge_one(reference, candidate, rules, settings, as_json))
 
