@@ -51,8 +51,9 @@ class LLM:
     """Decodes with one loaded model; at most `max_rows` sequences at a time.
 
     `batched_attention` is passed to the cache: `None` is one attention call for all rows on a GPU and
-    one per row on a CPU. `paged` keeps keys, values and the decoding state in pages on the GPU (needs
-    Triton; not yet run on one, so it is not the default).
+    one per row on a CPU. `native` runs the compiled forward of `dice.engine.native`; `None` does so for
+    small float32 models on a CPU unless `batched_attention` is set. `paged` keeps keys, values and the
+    decoding state in pages on the GPU (needs Triton; not yet run on one, so it is not the default).
     """
 
     def __init__(
@@ -61,11 +62,13 @@ class LLM:
         *,
         max_rows: int = 64,
         batched_attention: bool | None = None,
+        native: bool | None = None,
         paged: bool = False,
     ) -> None:
         self.loaded = loaded
         self._max_rows = max_rows
         self._batched_attention = batched_attention
+        self._native = native
         self._paged = paged
         self._token_text = cache(lambda token_id: str(loaded.tokenizer.decode([token_id])))
 
@@ -125,6 +128,7 @@ class LLM:
             rows,
             max(len(s.canvas) for s in sequences),
             batched=self._batched_attention,
+            native=self._native,
         )
         scheduler = Scheduler(sequences, rows)
         while True:

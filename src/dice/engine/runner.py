@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dice.engine.native import NativeForward, worthwhile
 from dice.engine.sampling import Draws, draw_tokens
 from dice.engine.scheduler import Sequence
 from dice.models.load import LoadedModel
@@ -32,24 +33,39 @@ class StepResult:
 
 
 class Runner:
-    """Owns the cache of one `generate` call: `rows` sequences of at most `capacity` positions."""
+    """Owns the cache of one `generate` call: `rows` sequences of at most `capacity` positions.
+
+    `native` as in `LLM`, `batched` as in `KVCache`.
+    """
 
     def __init__(
-        self, loaded: LoadedModel, rows: int, capacity: int, *, batched: bool | None = None
+        self,
+        loaded: LoadedModel,
+        rows: int,
+        capacity: int,
+        *,
+        batched: bool | None = None,
+        native: bool | None = None,
     ) -> None:
         self._model = loaded.model
         self._mask_token_id = loaded.mask_token_id
         self._block_size = loaded.block_size
         weight = loaded.model.lm_head.weight
         self._device = weight.device
-        self._cache = KVCache(
-            loaded.model.config,
-            rows,
-            capacity,
-            device=weight.device,
-            dtype=weight.dtype,
-            batched=batched,
-        )
+        self._cache: KVCache | NativeForward
+        if native is None:
+            native = batched is None and worthwhile(loaded.model)
+        if native:
+            self._cache = NativeForward(loaded.model, rows, capacity)
+        else:
+            self._cache = KVCache(
+                loaded.model.config,
+                rows,
+                capacity,
+                device=weight.device,
+                dtype=weight.dtype,
+                batched=batched,
+            )
 
     @torch.inference_mode()
     def prefill(self, admitted: list[Sequence], running: list[Sequence]) -> None:
@@ -81,7 +97,7 @@ class Runner:
             start, stop = len(token_ids), len(token_ids) + len(sequence.prefix)
             segments.append(Segment(row=sequence.row, start=start, stop=stop, position=0))
             token_ids += sequence.prefix
-        self._forward(token_ids, segments)
+        self._logits(token_ids, segments, [])
         for sequence in batch:
             self._cache.commit(sequence.row, len(sequence.prefix))
 
@@ -102,10 +118,9 @@ class Runner:
             token_ids += sequence.canvas.token_ids[committed:end]
             masked.append(sequence.canvas.masked(sequence.block))
             wanted += [at + position for position in masked[-1]]
-        hidden_NC = self._forward(token_ids, segments)
+        logits_MV = self._logits(token_ids, segments, wanted)
         for sequence in running:
             self._cache.commit(sequence.row, sequence.block_start)
-        logits_MV = self._model.lm_head(hidden_NC[torch.tensor(wanted, device=self._device)])
         laws, uniforms = [], []
         for sequence, positions in zip(running, masked, strict=True):
             laws += [sequence.law] * len(positions)
@@ -122,11 +137,15 @@ class Runner:
         )
         return StepResult(masked=masked, draws=draws)
 
-    def _forward(self, token_ids: list[int], segments: list[Segment]) -> Tensor:
+    def _logits(self, token_ids: list[int], segments: list[Segment], wanted: list[int]) -> Tensor:
+        if isinstance(self._cache, NativeForward):
+            return self._cache.logits(token_ids, segments, wanted)
         self._cache.plan(segments)
-        hidden_1NC: Tensor = self._model.model(
+        hidden_1NC = self._model.model(
             torch.tensor([token_ids], device=self._device),
             position_ids=self._cache.planned_positions[None],
             cache=self._cache,
         )
-        return hidden_1NC[0]
+        wanted_M = torch.tensor(wanted, device=self._device, dtype=torch.long)
+        logits_MV: Tensor = self._model.lm_head(hidden_1NC[0, wanted_M])
+        return logits_MV

@@ -97,7 +97,9 @@ def test_decoding_equals_the_oracle_alone_and_in_a_ragged_batch(
         assert any(result.stop_at is not None for result in expected)
     if strategy in ("low_confidence_dynamic", "entropy_bounded") and block_size > 1:
         assert any(result.forwards < len(result.token_ids) - 4 for result in expected)
-    for rows, batched in ((64, False), (3, True), (1, False))[: 3 if stops else 2]:
+    for rows, batched in ((64, None), (64, False), (3, True), (2, None), (1, False))[
+        : 5 if stops else 3
+    ]:
         llm = LLM(loaded, max_rows=rows, batched_attention=batched)
         completions = llm.generate(prompts, params)
         for completion, result in zip(completions, expected, strict=True):
@@ -199,7 +201,7 @@ def test_seeds_differ_and_a_shared_prompt_is_prefilled_once(monkeypatch) -> None
         return inner(input_ids, **kwargs)
 
     monkeypatch.setattr(loaded.model.model, "forward", count)
-    completions = LLM(loaded).generate([prompt] * 4, params)
+    completions = LLM(loaded, native=False).generate([prompt] * 4, params)
     assert lengths[:2] == [8, 16]
     assert len({completion.token_ids for completion in completions}) == 4
 
