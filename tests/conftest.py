@@ -3,6 +3,8 @@
 import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: idle threads must not spin
+# Before anything imports Triton, which decides on import whether its kernels run in the interpreter.
+os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import pytest
 

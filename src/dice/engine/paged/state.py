@@ -196,7 +196,8 @@ def _gather(
     whole = running & (committed + WIDTH >= first + BLOCK)
     index = tl.where(whole, first - committed, 0) + b
     tl.store(sampled_ptr + lane * BLOCK + b, lane * WIDTH + tl.minimum(index, WIDTH - 1))
-    open_ = tl.load(canvas_ptr + base + first + b, mask=running & (b >= 0), other=0) < 0
+    wanted = b < tl.where(running, BLOCK, 0)
+    open_ = tl.load(canvas_ptr + base + first + b, mask=wanted, other=0) < 0
     temperature = tl.load(temperature_ptr + slot)
     here = lane * BLOCK + b
     tl.store(out_temperature_ptr + here, tl.where(whole & open_, temperature, 0.0))

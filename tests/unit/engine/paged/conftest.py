@@ -1,5 +1,0 @@
-"""Triton decides when it is imported whether its kernels run in the interpreter."""
-
-import os
-
-os.environ.setdefault("TRITON_INTERPRET", "1")
