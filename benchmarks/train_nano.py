@@ -33,7 +33,7 @@ from dice.data.tokenizer import save_tokenizer, train_tokenizer
 from dice.train.batches import TokenIds
 from dice.train.meter import StepReport
 from dice.train.run import new_model, run_sft
-from dice.train.rundir import provenance
+from dice.config.provenance import provenance
 from dice.train.sft import train_sft
 from dice.types import Candidate, Problem, TrainingSample
 

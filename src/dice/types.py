@@ -178,6 +178,9 @@ class Verdict:
     or a library, called from C++), "pytorch" (called from Python); None when there is none."""
     timing: Timing | None = None
     """None unless a correct candidate was timed, which takes a GPU."""
+    outputs_match: bool | None = None
+    """Whether every output matched, whatever else was found: what a check of outputs alone would have
+    called correct. None where the candidate was stopped before its last output."""
 
     @property
     def correct(self) -> bool:

@@ -24,7 +24,7 @@ def load_jsonl(path: str | Path) -> list[Problem]:
             source="kernelbench",
             level=row["level"],
         )
-        for row in _rows(Path(path), ("level", "problem_id", "name", "code"))
+        for row in rows(Path(path), ("level", "problem_id", "name", "code"))
     ]
 
 
@@ -39,11 +39,11 @@ def load_dice_rl(path: str | Path) -> list[Problem]:
         parse_problem(
             row["pytorch_code"], name=f"rl/{row['id']}", source="dice_rl", level=row["level"]
         )
-        for row in _rows(Path(path), ("id", "level", "pytorch_code"))
+        for row in rows(Path(path), ("id", "level", "pytorch_code"))
     ]
 
 
-def _rows(path: Path, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def rows(path: Path, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as e:

@@ -27,14 +27,28 @@ logger = logging.getLogger(__name__)
 _KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "DICE_CACHE", "VIRTUAL_ENV")
 
 
+def weights_cache() -> str | None:
+    """The user's folder of weights from the hub, without the token beside it; None where there is none.
+
+    Problems that load pretrained weights find those that are there already.
+    """
+    home = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
+    path = os.path.realpath(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub"))
+    return path if os.path.isdir(path) else None
+
+
 def clean_environment(home: str) -> dict[str, str]:
     """What a child sees of the environment: no secrets, one thread per library, an empty home."""
     environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    cache = weights_cache()
+    weights = {} if cache is None else {"HF_HUB_CACHE": cache}
     return {
         **environment,
         **threads,
+        **weights,
+        "HF_HUB_OFFLINE": "1",
         "HOME": home,
         "TMPDIR": home,
         "PYTHONPATH": package,
@@ -118,11 +132,12 @@ class Zygote:
         out, out_write = os.pipe()
         err, err_write = os.pipe()
         report, report_write = os.pipe()
+        cache = weights_cache()
         request = {
             "entry": entry,
             "directory": directory,
             "limits": asdict(limits),
-            "readable": readable,
+            "readable": readable if cache is None else (*readable, cache),
             "writable": writable,
             "gpu": gpu,
         }

@@ -25,7 +25,8 @@ def judge_candidate(backend: Backend, prepared: Prepared, candidate: Candidate) 
         verdict = _with_more(verdict, backend.examine(trial))
     if verdict.kind is VerdictKind.CORRECT:
         verdict = _attribute(verdict, trial)
-    if verdict.kind is VerdictKind.CORRECT:
+    rejected = verdict.kind is VerdictKind.NO_CUSTOM_KERNEL and verdict.attribution is not None
+    if verdict.kind is VerdictKind.CORRECT or (rejected and backend.policy.timing.rejected):
         verdict = _timed(verdict, backend.time(trial))
     # what was examined after the ruling has its notes too
     return replace(verdict, notes=tuple(dict.fromkeys((*verdict.notes, *trial.notes))))
@@ -65,7 +66,14 @@ def _rule(trial: Trial) -> Verdict:
         nvcc=nvcc,
         build_s=trial.build_s if trial.sources else None,
         run_s=trial.run_s if trial.calls else None,
+        outputs_match=_outputs_match(evidence, complete),
     )
+
+
+def _outputs_match(evidence: Iterable[Evidence], complete: bool) -> bool | None:
+    if any(one.kind in ("wrong_output", "no_output") for one in evidence):
+        return False
+    return True if complete else None
 
 
 def _matched(trial: Trial) -> Evidence:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 class TimingSettings:
     """How calls are timed and when a time is refused."""
 
+    rejected: bool = False
+    """Time also what has right outputs and no kernel of its own, to show what a hack filter takes away."""
     batches: int = 9
     """Measured for each side, after two that warm up."""
     batch_ms: float = 50.0
