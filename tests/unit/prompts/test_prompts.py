@@ -144,6 +144,30 @@ def test_unknown_template_and_bad_code_are_user_errors() -> None:
         ("```py\nclass ModelNew: 1\n```\n```\nnotes\n```", "class ModelNew: 1\n"),
         ("```\na\n```\n```\nb\n```", "b\n"),
         ("", ""),
+        # Labelled as what is in it, not as what it is; device code alone in a block of its own.
+        ("```cuda\n__global__\n```\n```cuda\nclass ModelNew: 1\n```", "class ModelNew: 1\n"),
+        ("```Python3\na\n```\nUse:\n```bash\nrun\n```", "a\n"),
+        # The last that defines it, not one that only uses it; a class of another name is none.
+        (
+            "```python\nclass ModelNew: 1\n```\nFixed:\n```python\nclass ModelNew: 2\n```\n"
+            "```python\nmodel = ModelNew()\n```",
+            "class ModelNew: 2\n",
+        ),
+        ("```\nclass ModelNewer: 1\n```\n```\nclass  ModelNew: 2\n```", "class  ModelNew: 2\n"),
+        # Cut off: the complete draft wins, and without one what there is.
+        ("```python\nclass ModelNew: 1\n```\n```python\nclass ModelNew: 2", "class ModelNew: 1\n"),
+        ("Sure.\n```python\nclass ModelNew: 1\n  x", "class ModelNew: 1\n  x"),
+        # Begun twice; closed on the code's own line; longer fences; in a list; carriage returns.
+        ("```python\nclass Mod\n```python\nclass ModelNew: 1\n```", "class ModelNew: 1\n"),
+        ("```python\nclass ModelNew: 1```", "class ModelNew: 1\n"),
+        ("````python\nclass ModelNew: '```'\n````", "class ModelNew: '```'\n"),
+        ("~~~\nclass ModelNew: 1\n~~~", "class ModelNew: 1\n"),
+        ("1. It:\n   ```python title=x\nclass ModelNew: 1\n   ```\n", "class ModelNew: 1\n"),
+        ("```python\r\nclass ModelNew: 1\r\n```\r\n", "class ModelNew: 1\r\n"),
+        # Reasoning, whole, opened in the prompt, cut off.
+        ("<think>\n```\nclass ModelNew: 1\n```\n</think>\n\nimport a", "import a"),
+        ("first\n```\nclass ModelNew: 1\n```</think>import a", "import a"),
+        ("<think>\n```\nclass ModelNew: 1\n```", ""),
     ],
 )
 def test_extract_takes_the_kernel_file(text: str, code: str) -> None:
