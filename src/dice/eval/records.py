@@ -160,13 +160,20 @@ def _finite(value: Any) -> Any:
         case float() if not math.isfinite(value):
             return str(value)
         case dict():
-            return {str(key): _finite(one) for key, one in value.items()}
+            return {clean(str(key)): _finite(one) for key, one in value.items()}
         case list() | tuple() | set() | frozenset():
             return [_finite(one) for one in value]
-        case str() | int() | float() | None:
+        case str():
+            return clean(value)
+        case int() | float() | None:
             return value
         case _:
-            return str(value)
+            return clean(str(value))
+
+
+def clean(text: str) -> str:
+    """The text with a question mark for what UTF-8 lacks (half a surrogate pair)."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def verdict_of(line: Judged) -> Verdict | None:

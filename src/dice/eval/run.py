@@ -17,7 +17,7 @@ from typing import Protocol
 from dice.engine import SamplingParams
 from dice.engine.backends import Answer, Backend, Request
 from dice.errors import DiceError, UserError
-from dice.eval.records import Chosen, Generation, Judged, Key, Sampling, plain_verdict
+from dice.eval.records import Chosen, Generation, Judged, Key, Sampling, clean, plain_verdict
 from dice.eval.store import Store, write_text
 from dice.models.generation import GenerationDefaults
 from dice.problems import Benchmark, BenchmarkProblem
@@ -159,7 +159,7 @@ def as_generation(
         code_hash=problems[level, problem_id].code_hash,
         seed=answer.request.params.seed,
         failure=answer.failure,
-        message=answer.message,
+        message=None if answer.message is None else clean(answer.message),
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         cost_usd=usage.cost_usd,
@@ -170,8 +170,8 @@ def as_generation(
     candidate = extract(answer.request.prompt, completion)
     return line.model_copy(
         update={
-            "text": completion.text,
-            "code": candidate.code,
+            "text": clean(completion.text),
+            "code": clean(candidate.code),
             "finish_reason": completion.finish_reason,
             "forwards": completion.forwards or None,
             "pieces": backend.pieces(completion),

@@ -27,7 +27,7 @@ inline F8 load(const float* from) { return *reinterpret_cast<const F8*>(from); }
 inline F8 load(const uint16_t* from) {
   return (F8)(__builtin_convertvector(*reinterpret_cast<const H8*>(from), U8) << 16);
 }
-inline F8 splat(float value) { return F8{} + value; }
+inline F8 splat(float v) { return F8{v, v, v, v, v, v, v, v}; }
 
 // e^x for x <= 0, to 2 units in the last place (Cephes' polynomial).
 inline F8 exp8(F8 x) {

@@ -61,10 +61,11 @@ class NativeForward:
         self.keys = torch.empty(*before, self.capacity // _COLUMNS, size, _COLUMNS)
         self.values = torch.empty(*before, self.capacity, size + -size % _COLUMNS)
         self._kept: list[Tensor] = []
-        self._short = all(
+        short = all(
             torch.equal(p.bfloat16().float(), p) for p in model.parameters() if p.dim() == 2
         )
-        self._run = library.dice_forward_bfloat16 if self._short else library.dice_forward_float
+        self._dtype = torch.bfloat16 if short else torch.float32
+        self._run = library.dice_forward_bfloat16 if short else library.dice_forward_float
         self._scratch_size = library.dice_scratch
         self._scratch = torch.empty(0)
         self._layers = (Layer * before[0])()
@@ -90,26 +91,27 @@ class NativeForward:
             norm=self._address(model.model.norm.weight),
             cosine=cosine,
             sine=sine,
-            head=self._packed(_panels(model.lm_head.weight)),
+            head=self._packed(model.lm_head.weight),
         )
 
     def _address(self, tensor: Tensor) -> int:
         self._kept.append(tensor.detach().contiguous())
         return self._kept[-1].data_ptr()
 
-    def _packed(self, panels: Tensor) -> int:
-        return self._address(panels.bfloat16() if self._short else panels)
+    def _packed(self, *weights_OI: Tensor) -> int:
+        """Panels of several products that are computed together follow each other."""
+        panels = [_panels(weight_OI.to(self._dtype)) for weight_OI in weights_OI]
+        return self._address(panels[0] if len(panels) == 1 else torch.stack(panels, dim=1))
 
     def _layer(self, index: int, layer: SdarDecoderLayer) -> Layer:
         attention, mlp = layer.self_attn, layer.mlp
         inputs = (attention.q_proj, attention.k_proj, attention.v_proj)
-        gate_up = torch.stack((_panels(mlp.gate_proj.weight), _panels(mlp.up_proj.weight)), dim=1)
         biased = attention.o_proj.bias is not None
         return Layer(
-            qkv=self._packed(_panels(torch.cat([one.weight for one in inputs]))),
-            out=self._packed(_panels(attention.o_proj.weight)),
-            gate_up=self._packed(gate_up),
-            down=self._packed(_panels(mlp.down_proj.weight)),
+            qkv=self._packed(torch.cat([one.weight for one in inputs])),
+            out=self._packed(attention.o_proj.weight),
+            gate_up=self._packed(mlp.gate_proj.weight, mlp.up_proj.weight),
+            down=self._packed(mlp.down_proj.weight),
             qkv_bias=self._address(torch.cat([one.bias for one in inputs])) if biased else None,
             out_bias=self._address(attention.o_proj.bias) if biased else None,
             input_norm=self._address(layer.input_layernorm.weight),
