@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dice.engine.sampling import SamplingParams
+from dice.errors import ModelError
 from dice.models.generation import GenerationDefaults
 from dice.types import Completion, Prompt
 
@@ -62,6 +63,10 @@ class Answer:
         assert (self.completion is None) != (self.failure is None)
 
 
+class Unanswered(ModelError):
+    """Requests that got no answer, through no fault of the model; asking them again may help."""
+
+
 class Backend(AbstractContextManager["Backend"], Protocol):
     """Something that writes kernels. Leaving its context closes it."""
 
@@ -100,6 +105,7 @@ class Backend(AbstractContextManager["Backend"], Protocol):
         while the next is written. Closing the generator stops the work. One call at a time.
 
         Raises:
+            Unanswered: at the end, after everything else was answered.
             ModelError: nothing can be answered (wrong key, unknown model, too little memory, ...).
         """
         ...
