@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from dice.config.load import load_config
+from dice.config.provenance import provenance
 from dice.config.schema import DataConfig, SftConfig
 from dice.data.build import BuildProgress, build_dataset
 from dice.data.records import PairRecord, read_records
@@ -33,7 +34,6 @@ from dice.data.tokenizer import save_tokenizer, train_tokenizer
 from dice.train.batches import TokenIds
 from dice.train.meter import StepReport
 from dice.train.run import new_model, run_sft
-from dice.config.provenance import provenance
 from dice.train.sft import train_sft
 from dice.types import Candidate, Problem, TrainingSample
 

@@ -44,7 +44,8 @@ class Child:
         self._streams = {out: bytearray(), err: bytearray()}
         self._out, self._err = out, err
         self._limits = limits
-        self._private = private
+        self.private = private
+        """Reading below these paths is recorded as an attempt."""
         self._gpu = gpu
         self._decoder = wire.Decoder()
         self._incidents: list[Incident] = []
@@ -241,7 +242,7 @@ class Child:
         if len(pieces) > 2 and pieces[1] == "proc" and pieces[2].isdigit():
             memory = path.startswith(own) and "/mem" not in path
             return None if memory else Incident(kind="memory_snooping", detail=path)
-        if any(path == root or path.startswith(root + "/") for root in self._private):
+        if any(path == root or path.startswith(root + "/") for root in self.private):
             return Incident(kind="read_outside", detail=path)
         return None
 

@@ -17,6 +17,7 @@ from dice.verify.gpu_reference import GpuPreparedProblem, RefereeProcess
 from dice.verify.policy import Policy
 from dice.verify.sanitizer import Rerun, sanitize
 from dice.verify.slots import GpuSlots
+from dice.verify.standby import Standby
 from dice.verify.timing.timer import GpuTimer
 from dice.verify.trial import Inspection, Measured, Message, Prepared, Trial
 
@@ -61,16 +62,23 @@ class CudaBackend:
         self._library = prelude.library_path(options)
         self._timer = GpuTimer(self.policy, self.slots, str(gpu)) if timing else None
         self.protections = features()
+        self._standby = Standby(lambda: self._spawn(ENTRY), self.slots.checking)
 
     def spawn(self, prepared: Prepared) -> Child:
-        return self._spawn(ENTRY, prepared)
+        child = self._standby.take()
+        child.private = _private(prepared)
+        return child
 
-    def _spawn(self, entry: str, prepared: Prepared) -> Child:
+    def close(self) -> None:
+        self._standby.close()
+        self.referee.close()
+
+    def _spawn(self, entry: str, private: tuple[str, ...] = ()) -> Child:
         return self._zygote.spawn(
             entry,
             limits=self.policy.limits,
             readable=(str(self._library.parent),),
-            private=(str(prepared.directory), str(Path(prepared.problem.path or "/nonexistent"))),
+            private=private,
             gpu=self.gpu,
         )
 
@@ -118,7 +126,13 @@ class CudaBackend:
         prepared = trial.prepared
         if self._timer is None or not isinstance(prepared, GpuPreparedProblem):
             return Measured()
-        return self._timer.time(trial, prepared, lambda: self._spawn(TIMING_ENTRY, prepared))
+        private = _private(prepared)
+        return self._timer.time(trial, prepared, lambda: self._spawn(TIMING_ENTRY, private))
+
+
+def _private(prepared: Prepared) -> tuple[str, ...]:
+    """What a candidate has no business reading."""
+    return str(prepared.directory), str(Path(prepared.problem.path or "/nonexistent"))
 
 
 def for_gpu(policy: Policy) -> Policy:

@@ -15,6 +15,7 @@ from dice.sandbox.wire import Channel, Message
 from dice.toolchain import intercept
 from dice.toolchain.cuda import launches
 from dice.verify import trees
+from dice.verify.standby import WARM
 from dice.verify.worker import Worker, serve
 
 DEVICE = "cuda"
@@ -32,14 +33,22 @@ _deterministic = torch.use_deterministic_algorithms
 
 def main(channel: Channel) -> int:
     """Entry of the process: a candidate, then calls until the judge is satisfied."""
+    start_cuda()
+    channel.send(WARM)
     return serve(channel, GpuWorker)
+
+
+def start_cuda() -> None:
+    """Everything that the driver does once for a process."""
+    torch.cuda.init()  # type: ignore[no-untyped-call]
+    _synchronize()
 
 
 class GpuWorker(Worker):
     """State of one candidate between calls, on a GPU."""
 
     def open_backend(self) -> None:
-        torch.cuda.init()  # type: ignore[no-untyped-call]
+        start_cuda()
         self._fill = not self._job.get("timing")
         self._launches = launches.load(self._job["launch_library"])
         self._launches.skip(bool(self._job.get("skip_launches")))

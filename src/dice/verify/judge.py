@@ -124,7 +124,7 @@ class Judge:
 
     def close(self) -> None:
         if isinstance(self.backend, CudaBackend):
-            self.backend.referee.close()
+            self.backend.close()
         self._zygote.close()
 
     def __enter__(self) -> "Judge":
