@@ -21,6 +21,10 @@ class ModelError(UserError):
     """A checkpoint or tokenizer that cannot be used."""
 
 
+class ContextOverflow(UserError):
+    """A prompt and the answer it asks for exceed the model's positions."""
+
+
 class DataError(UserError):
     """A dataset, shard or record that cannot be used."""
 

@@ -6,7 +6,7 @@ import torch
 
 from dice.engine.canvas import Canvas
 from dice.engine.sampling import SamplingParams
-from dice.errors import UserError
+from dice.errors import ContextOverflow, UserError
 from dice.models.chat import prompt_text
 from dice.models.load import Checkpoint
 from dice.models.sdar.cache import cache_bytes
@@ -32,8 +32,9 @@ def make_canvas(
     """The canvas that decoding starts from.
 
     Raises:
-        UserError: the prompt is empty, contains the mask token, or is longer than the model's positions;
-            more denoising steps than positions in a block.
+        ContextOverflow: prompt and answer are longer than the model's positions.
+        UserError: the prompt is empty or contains the mask token; more denoising steps than positions in
+            a block.
         ModelError: messages for a tokenizer without a chat template.
     """
     tokenise = tokenise or tokenise_with(checkpoint)
@@ -65,7 +66,7 @@ def make_canvas(
             if room > checkpoint.block_size
             else "shorten the problem"
         )
-        raise UserError(
+        raise ContextOverflow(
             f"{named} has {len(prompt_ids)} tokens; with {len(canvas) - len(prompt_ids)} more it exceeds "
             f"the model's {limit} positions; {advice} (max_new_tokens)"
         )

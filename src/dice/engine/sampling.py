@@ -117,7 +117,7 @@ class Draws:
 
 def draw_tokens(
     logits_MV: Tensor,
-    mask_token_id: int,
+    mask_token_id: int | None,
     laws: Sequence[Law],
     uniforms: Sequence[float],
     *,
@@ -126,12 +126,14 @@ def draw_tokens(
     """Draws a token for every row; `logits_MV` is overwritten.
 
     Args:
+        mask_token_id: what is never drawn; `None` for a model without a mask token.
         laws: M laws.
         uniforms: M numbers in [0, 1), ignored at temperature 0.
         with_entropies: also compute each row's entropy over the vocabulary, in nats.
     """
     logits_MV = logits_MV.float()
-    logits_MV[:, mask_token_id] = -torch.inf
+    if mask_token_id is not None:
+        logits_MV[:, mask_token_id] = -torch.inf
     normaliser_M = logits_MV.logsumexp(-1)
     best = logits_MV.max(-1)
     chosen_M, ids_M = best.values, best.indices

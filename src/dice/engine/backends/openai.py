@@ -12,7 +12,6 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
-from dataclasses import asdict
 from types import TracebackType
 
 from dice.engine.backends.base import Answer, OnPause, Request, Unanswered
@@ -56,17 +55,16 @@ class OpenAIBackend:
         self._session = Session
 
     def describe(self) -> dict[str, object]:
-        options = {
-            name: value for name, value in asdict(self._options).items() if value is not None
-        }
-        options["omit"] = list(self._options.omit)
-        del options["key_variable"]
+        options = self._options
         return {
             "kind": "endpoint",
             "model": self._dialect.model,
-            "has_key": self._key is not None,
-            **options,
-            "notes": self._dialect.notes,
+            "base_url": options.base_url,
+            "template": options.template,
+            "omit": list(options.omit),
+            "input_price": options.input_price,
+            "output_price": options.output_price,
+            "notes": list(self._dialect.notes),
         }
 
     def pieces(self, completion: Completion) -> tuple[str, ...] | None:

@@ -1,8 +1,13 @@
-"""What a user can choose about a backend; plain data, so that a run's record can hold it."""
+"""What a user can choose about a backend.
+
+`BackendSettings` is what a command line or a run's record holds: plain data, `None` where nothing was chosen.
+It becomes the options of one kind of backend, and what that kind does not have is refused.
+"""
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -69,10 +74,10 @@ class EndpointOptions:
     """Failures of the endpoint in a row that pause the run."""
     pause_limit_s: float = 6 * 3600.0
     """A pause that lasts longer ends the run."""
-    input_usd: float | None = None
-    """Price of a million input tokens."""
-    output_usd: float | None = None
-    """Price of a million output tokens."""
+    input_price: float | None = None
+    """In USD for a million input tokens."""
+    output_price: float | None = None
+    """In USD for a million output tokens."""
     omit: tuple[str, ...] = ()
     """Parameters that are never sent, for models that refuse them."""
 
@@ -104,7 +109,7 @@ class EndpointOptions:
         for name, number in numbers.items():
             if number is not None and number <= 0:
                 raise UserError(f"{name} must be positive, not {number}")
-        if any(price is not None and price < 0 for price in (self.input_usd, self.output_usd)):
+        if any(price is not None and price < 0 for price in (self.input_price, self.output_price)):
             raise UserError("prices must not be negative")
         if unknown := set(self.omit) - set(SENT):
             raise UserError(f"cannot omit {sorted(unknown)}; one of {', '.join(SENT)}")
@@ -125,3 +130,54 @@ class EndpointOptions:
         if not key.isascii() or not key.isprintable() or " " in key:
             raise UserError(f"{self.key_variable} holds characters that no API key has")
         return SecretStr(key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendSettings:
+    """A model's name and everything that may be chosen about either kind of backend."""
+
+    model: str
+    """"nano", a folder, a hub id, or "openai:MODEL" at an endpoint."""
+    template: str | None = None
+    device: str | None = None
+    dtype: str | None = None
+    adapter: str | None = None
+    rows: int | None = None
+    base_url: str | None = None
+    key_variable: str | None = None
+    concurrency: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    timeout_s: float | None = None
+    attempts: int | None = None
+    pause_limit_s: float | None = None
+    input_price: float | None = None
+    output_price: float | None = None
+    omit: tuple[str, ...] | None = None
+
+    @property
+    def endpoint_model(self) -> str | None:
+        """The model's name at an endpoint; `None` for a model on this machine."""
+        prefix, colon, name = self.model.partition(":")
+        return name if prefix == "openai" and colon and name else None
+
+    def local(self) -> LocalOptions:
+        """Raises UserError where something was chosen that only endpoints have."""
+        return LocalOptions(**self._for(LocalOptions, "is for endpoints (model openai:NAME)"))
+
+    def endpoint(self) -> EndpointOptions:
+        """Raises UserError where something was chosen that only models on this machine have."""
+        chosen = self._for(EndpointOptions, "is for models on this machine, not for endpoints")
+        if "omit" in chosen:
+            chosen["omit"] = tuple(chosen["omit"])
+        return EndpointOptions(**chosen)
+
+    def _for(
+        self, kind: type[LocalOptions] | type[EndpointOptions], why_not: str
+    ) -> dict[str, Any]:
+        known = {one.name for one in fields(kind)}
+        chosen = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "model"}
+        chosen = {name: value for name, value in chosen.items() if value is not None}
+        if foreign := [name for name in chosen if name not in known]:
+            raise UserError(f"{self.model}: {foreign[0]} {why_not}")
+        return chosen

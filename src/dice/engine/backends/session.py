@@ -146,7 +146,7 @@ class Session:
         )
 
     def _cost(self, usage: Usage) -> Usage:
-        price_in, price_out = self._options.input_usd, self._options.output_usd
+        price_in, price_out = self._options.input_price, self._options.output_price
         if price_in is None or price_out is None or not usage.prompt_tokens:
             return usage
         cost = (usage.prompt_tokens * price_in + usage.completion_tokens * price_out) / 1e6
