@@ -15,6 +15,10 @@ from typing import Any
 import torch
 
 from dice.engine.sampling import Law, SamplingParams, draw_tokens
+from dice.errors import ModelError
+
+_CACHES = ("cache", "past_key_values")
+"""What the argument is called, from transformers 5.24 on and before."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,8 +52,16 @@ def decode(model: Any, rows: list[Row], stop_token_ids: frozenset[int]) -> Itera
     """Writes all rows to their ends; each comes as soon as it has ended.
 
     A model that keeps a running state, in which padding would leave traces, takes one row at a time.
+
+    Raises:
+        ModelError: a model whose cache is passed in an unknown way.
     """
     parameters = inspect.signature(model.forward).parameters
+    cache_name = next((name for name in _CACHES if name in parameters), None)
+    if cache_name is None:
+        raise ModelError(
+            f"{type(model).__name__} keeps its state in a way that is not supported with this transformers"
+        )
     extra: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
     rows = list(rows)
     width = max(len(row.prompt_ids) for row in rows)
@@ -65,7 +77,6 @@ def decode(model: Any, rows: list[Row], stop_token_ids: frozenset[int]) -> Itera
         [[*[0] * (width - length), *[1] * length] for length in lengths], device=model.device
     )
     positions_BT = (mask_BT.cumsum(-1) - 1).clamp(min=0)
-    cache = None
     while rows:
         if "position_ids" in parameters:
             extra["position_ids"] = positions_BT
@@ -73,7 +84,6 @@ def decode(model: Any, rows: list[Row], stop_token_ids: frozenset[int]) -> Itera
             output = model(
                 input_ids=inputs_BT,
                 attention_mask=mask_BT,
-                past_key_values=cache,
                 use_cache=True,
                 **extra,
             )
@@ -81,7 +91,7 @@ def decode(model: Any, rows: list[Row], stop_token_ids: frozenset[int]) -> Itera
             logits_BV = output.logits[:, -1].float().clone()
             uniforms = [row.rng.random() if row.params.temperature > 0 else 0.0 for row in rows]
             draws = draw_tokens(logits_BV, None, [row.law for row in rows], uniforms)
-        cache = output.past_key_values
+        extra[cache_name] = cache = getattr(output, cache_name)
         for row, token_id, logprob in zip(rows, draws.token_ids, draws.logprobs, strict=True):
             row.write(token_id, logprob, stop_token_ids)
         left = [index for index, row in enumerate(rows) if row.finish_reason is None]
