@@ -121,7 +121,16 @@ class Gate:
             self._tell(f"{self._where} answers again after {lasted:.0f} s; going on")
 
     def hold(self, wait_s: float, why: str) -> None:
-        """Nothing more is sent for so long: a rate limit is everybody's."""
+        """Nothing more is sent for so long: a rate limit is everybody's.
+
+        Raises:
+            ModelError: longer than a pause may last.
+        """
+        if wait_s > self._pause_limit_s:
+            raise ModelError(
+                f"{self._where} asks to wait {wait_s:.0f} s ({why}), longer than a pause may last "
+                "(pause_limit_s); run again then, nothing was counted as a failure"
+            )
         until = time.monotonic() + wait_s
         if wait_s >= _WORTH_TELLING_S and until > self._hold_until + 1.0:
             self._tell(f"{self._where} asks to wait {wait_s:.0f} s ({why})")

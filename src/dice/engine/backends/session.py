@@ -95,7 +95,8 @@ class Session:
                 wait = backoff_s(
                     failures, self._options.retry_base_s, self._options.retry_longest_s
                 )
-                await asyncio.sleep(max(wait, outcome.retry_after_s or 0.0))
+                asked = min(outcome.retry_after_s or 0.0, self._options.pause_limit_s)
+                await asyncio.sleep(max(wait, asked))
 
     async def _take(self, request: Request) -> Charge:
         prompt = request.prompt
@@ -133,7 +134,7 @@ class Session:
                 failures + 1, self._options.retry_base_s, self._options.retry_longest_s
             )
             self._gate.answered()
-            self._gate.hold(max(wait, outcome.retry_after_s or 0.0), outcome.message)
+            self._gate.hold(max(wait, outcome.retry_after_s or 0.0), self._clean(outcome.message))
         elif outcome.kind is not Kind.BROKEN:
             self._gate.answered()
 

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -24,9 +25,12 @@ KEY = "sk-test-0123456789abcdef"
 
 
 @pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    # Reading the usual certificates takes a tenth of a second a client; nothing here needs one.
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
 
 
 def options(server: FakeEndpoint, **changed: object) -> EndpointOptions:
@@ -304,6 +308,7 @@ def test_what_can_never_be_answered_is_a_failure_of_that_request(fault: Say, fai
         (Say(status=402, body=error("payment")), "account"),
         (Say(status=429, body=error("quota", code="insufficient_quota")), "account"),
         (Say(status=400, body=error("m is not a valid model")), "rejects every request"),
+        (Say(status=429, headers={"retry-after": "86400"}), "longer than a pause may last"),
         (
             Say(
                 status=400,
