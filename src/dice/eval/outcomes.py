@@ -6,6 +6,7 @@ outputs alone reports. Where the judge stopped a candidate before its last outpu
 does not count.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -108,7 +109,7 @@ def _outcome(log: Log, chosen: Chosen, key: Key, earns: dict[str, str] | None) -
 def _speedups(timing: Timing | None) -> tuple[tuple[str, float], ...]:
     if timing is None or timing.refused is not None:
         return ()
-    return tuple((one.over, one.value) for one in timing.speedups)
+    return tuple((one.over, one.value) for one in timing.speedups if math.isfinite(one.value))
 
 
 def rescored(verdict: Verdict, earns: dict[str, str]) -> Verdict:

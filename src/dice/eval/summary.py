@@ -26,7 +26,8 @@ class Scores:
     """Share of problems with a correct sample."""
     pass_at: dict[int, Estimate]
     fast: dict[str, dict[float, Estimate]]
-    """By baseline, then p; p = 0 is `exec`. Samples without a believed time count as not faster."""
+    """By baseline that anything of the run was timed against, then p; p = 0 is `exec`. Samples without a
+    believed time count as not faster."""
     best_fast: dict[str, dict[float, Estimate]]
     """Share of problems with a sample that is correct and faster than p."""
     speedup: dict[str, Estimate]
@@ -70,8 +71,11 @@ def summarise(
 ) -> list[LevelSummary]:
     """One summary per level, in order."""
     levels = sorted({one.level for one in outcomes})
+    baselines = sorted({over for one in outcomes for over, _ in one.speedups})
     return [
-        _level(level, [o for o in outcomes if o.level == level], thresholds, pass_k, seed)
+        _level(
+            level, [o for o in outcomes if o.level == level], thresholds, pass_k, baselines, seed
+        )
         for level in levels
     ]
 
@@ -81,6 +85,7 @@ def _level(
     outcomes: list[Outcome],
     thresholds: Sequence[float],
     pass_k: Sequence[int],
+    baselines: Sequence[str],
     seed: int,
 ) -> LevelSummary:
     problems = by_problem(outcomes)
@@ -98,8 +103,8 @@ def _level(
         samples=len(outcomes),
         unfinished=sum(o.status in UNFINISHED for o in outcomes),
         kinds=dict(Counter(o.status for o in outcomes).most_common()),
-        filtered=_scores(problems, thresholds, pass_k, seed, unfiltered=False),
-        unfiltered=_scores(problems, thresholds, pass_k, seed, unfiltered=True),
+        filtered=_scores(problems, thresholds, pass_k, baselines, seed, unfiltered=False),
+        unfiltered=_scores(problems, thresholds, pass_k, baselines, seed, unfiltered=True),
         tokens_per_forward=median(per_forward),
         tokens=median([g.completion_tokens for g in generations if g.completion_tokens]),
         generation_s=median([g.seconds for g in generations if g.seconds is not None]),
@@ -134,6 +139,7 @@ def _scores(
     problems: dict[str, list[Outcome]],
     thresholds: Sequence[float],
     pass_k: Sequence[int],
+    baselines: Sequence[str],
     seed: int,
     *,
     unfiltered: bool,
@@ -154,7 +160,6 @@ def _scores(
         if estimate is not None:
             pass_at[k] = estimate
     correct = [[o for o in ones if is_correct(o, unfiltered=unfiltered)] for ones in groups]
-    baselines = sorted({over for ones in groups for o in ones for over, _ in o.speedups})
     fast: dict[str, dict[float, Estimate]] = {}
     best_fast: dict[str, dict[float, Estimate]] = {}
     speedup: dict[str, Estimate] = {}
