@@ -20,8 +20,9 @@ import torch
 
 import machine
 from dice.engine.canvas import Canvas
-from dice.engine.llm import LLM
+from dice.engine.loop import decode
 from dice.engine.paged.runner import PagedRunner
+from dice.engine.plain import PlainDecoder
 from dice.engine.sampling import SamplingParams
 from dice.engine.scheduler import Sequence
 from dice.models.generation import GenerationDefaults
@@ -118,7 +119,6 @@ def measure(
         started = time.perf_counter()
         while runner.running:
             runner.step()
-            runner.ended(behind=1)
         wait(args.device)
         seconds = time.perf_counter() - started
         forwards = max(one.forwards for one in waiting)
@@ -159,12 +159,13 @@ def ceiling_s(
 
 def plain_rate(loaded: LoadedModel, batch: int, steps: int, args: argparse.Namespace) -> float:
     """Response tokens a second of the plain path, prefill left out by subtracting a short run."""
-    llm, seconds = LLM(loaded, max_rows=batch), []
+    seconds = []
     for new in (loaded.block_size, args.plain_new):
         made = sequences(loaded, batch, steps, args.prompt, new)
         wait(args.device)
         started = time.perf_counter()
-        llm._decode(made, batch, None)
+        for _ in decode(PlainDecoder(loaded, batch, len(made[0].canvas)), made):
+            pass
         wait(args.device)
         seconds.append(time.perf_counter() - started)
     return round(batch * (args.plain_new - loaded.block_size) / (seconds[1] - seconds[0]), 1)

@@ -64,9 +64,9 @@ class Completion:
     logprobs: tuple[float | None, ...]
     """Untempered log-probability of each token at the step it was unmasked."""
     text: str
-    """Decoded text, cut at the stop token."""
+    """Decoded text, cut at the stop token; of an aborted completion, before its first masked position."""
     finish_reason: str
-    """"stop" or "length"."""
+    """"stop", "length" or "aborted"."""
     forwards: int
     """Model forwards this sequence took part in while it was being denoised."""
     seed: int

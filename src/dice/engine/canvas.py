@@ -53,6 +53,11 @@ class Canvas:
         start = block * self.block_size
         return [at for at in range(start, start + self.block_size) if self.is_masked(at)]
 
+    def first_masked(self) -> int:
+        """The first position that the model has still to write, else behind the last that it writes."""
+        masked = (at for at in range(self.free_stop) if self.is_masked(at))
+        return next(masked, self.free_stop)
+
     def next_masked_block(self, block: int) -> int | None:
         """The first block from `block` on with something to write."""
         for index in range(block, -(-self.free_stop // self.block_size)):

@@ -1,8 +1,6 @@
 """Which sequences are being decoded: admission to cache rows, and retirement when they end."""
 
 import random
-from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dice.engine.canvas import Canvas
@@ -63,25 +61,27 @@ class Sequence:
 class Scheduler:
     """First come, first served, at most `rows` sequences at a time."""
 
-    def __init__(self, sequences: Iterable[Sequence], rows: int) -> None:
+    def __init__(self, rows: int) -> None:
         self.running: list[Sequence] = []
-        self._waiting = deque(sequences)
         self._free_rows = list(reversed(range(rows)))
 
-    def admit(self) -> list[Sequence]:
-        """Moves waiting sequences into free rows and returns them."""
-        admitted = []
-        while self._waiting and self._free_rows:
-            sequence = self._waiting.popleft()
+    def admit(self, waiting: list[Sequence]) -> list[Sequence]:
+        """Moves sequences from the front of `waiting` into free rows and returns them."""
+        admitted = waiting[: len(self._free_rows)]
+        for sequence in admitted:
             sequence.row = self._free_rows.pop()
-            admitted.append(sequence)
-        self.running += admitted
+        self.running = [*self.running, *admitted]
         return admitted
 
     def retire(self) -> list[Sequence]:
         """Takes finished sequences out; their rows are free again."""
-        finished = [s for s in self.running if s.finish_reason is not None]
+        finished = [one for one in self.running if one.finish_reason is not None]
         if finished:
-            self.running = [s for s in self.running if s.finish_reason is None]
-            self._free_rows += [s.row for s in finished]
+            self.remove(finished)
         return finished
+
+    def remove(self, sequences: list[Sequence]) -> None:
+        """Takes these out, finished or not."""
+        rows = {one.row for one in sequences}
+        self.running = [one for one in self.running if one.row not in rows]
+        self._free_rows += rows

@@ -26,14 +26,16 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def tiny_model(block_size: int = 4, *, seed: int = 0, sharpness: float = 0.3) -> SdarForCausalLM:
+def tiny_model(
+    block_size: int = 4, *, seed: int = 0, sharpness: float = 0.3, layers: int = 2
+) -> SdarForCausalLM:
     """`sharpness` is the spread of the weights: the larger, the surer the model."""
     torch.manual_seed(seed)
     config = SdarConfig(
         vocab_size=VOCABULARY,
         hidden_size=32,
         intermediate_size=48,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=8,
@@ -53,8 +55,9 @@ def tiny_loaded(
     seed: int = 0,
     sharpness: float = 0.3,
     stop_token_ids: frozenset[int] = frozenset({EOS}),
+    layers: int = 2,
 ) -> LoadedModel:
-    model = tiny_model(block_size, seed=seed, sharpness=sharpness)
+    model = tiny_model(block_size, seed=seed, sharpness=sharpness, layers=layers)
     return LoadedModel(
         name="tiny",
         config=model.config,

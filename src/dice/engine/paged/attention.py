@@ -136,15 +136,21 @@ class PagedAttention:
         block_size: int,
         page_size: int,
         device: torch.device,
+        dtype: torch.dtype,
     ) -> None:
         self._heads, self._kv_heads, self._head_dim = heads, kv_heads, head_dim
-        self._block_size, self._page_size, self._device = block_size, page_size, device
+        self._block_size, self._page_size = block_size, page_size
+        self._device, self._dtype = device, dtype
         self._groups = heads // kv_heads
 
-    def buffers(self, tokens: int, splits: int) -> tuple[Tensor, Tensor]:
-        """Partial results [N, H, S, D] and their log-sum-exps [N, H, S] for calls with `splits`."""
+    def buffers(self, tokens: int, splits: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The output [N, H, D]; partial results [N, H, S, D] and their log-sum-exps [N, H, S]."""
         shape = (tokens, self._heads, splits) if splits > 1 else (1, 1, 1)
         return (
+            # zeros, because rows of no token go through the rest of the model too
+            torch.zeros(
+                tokens, self._heads, self._head_dim, device=self._device, dtype=self._dtype
+            ),
             torch.empty(*shape, self._head_dim, device=self._device, dtype=torch.float32),
             torch.empty(*shape, device=self._device, dtype=torch.float32),
         )
@@ -157,17 +163,16 @@ class PagedAttention:
         table: Tensor,
         tiles: Tiles,
         positions_N: Tensor,
-        buffers: tuple[Tensor, Tensor],
+        buffers: tuple[Tensor, Tensor, Tensor],
     ) -> Tensor:
-        """Outputs [N, H, D]; rows of tokens without a tile (position -1) are undefined.
+        """Outputs [N, H, D], in the buffer; rows of tokens without a tile (position -1) stay as they are.
 
         Args:
             keys: one layer's [pages, page size, K, D], like `values`; the queries' own included.
             table: page numbers [rows, most pages], int32.
         """
-        partial, lse = buffers
+        out_NHD, partial, lse = buffers
         splits = lse.shape[-1]
-        out_NHD = torch.empty_like(q_NHD)
         grid = (tiles.row.shape[0], self._kv_heads, splits)
         _attend[grid](
             q_NHD,

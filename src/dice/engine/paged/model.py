@@ -50,6 +50,7 @@ class PagedModel:
             block_size=config.block_size,
             page_size=page_size,
             device=weight.device,
+            dtype=weight.dtype,
         )
         shape = (config.num_hidden_layers, pages, page_size, kv_heads, head_dim)
         # zeros, because masked positions still enter products: what lies there must be finite
@@ -69,7 +70,7 @@ class PagedModel:
         rows_N: Tensor,
         tiles: Tiles,
         table: Tensor,
-        buffers: tuple[Tensor, Tensor],
+        buffers: tuple[Tensor, Tensor, Tensor],
     ) -> Tensor:
         """Hidden states [N, C] after the final norm; the tokens' keys and values go into their pages."""
         residual_NC = F.embedding(token_ids_N, self.model.model.embed_tokens.weight)

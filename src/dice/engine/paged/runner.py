@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dice.engine.loop import ABORTED, Stepped, Written
 from dice.engine.paged import state as states
 from dice.engine.paged.attention import Tiles
 from dice.engine.paged.model import PagedModel
@@ -33,16 +34,6 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What one forward wrote into one sequence: positions of its canvas, which holds their tokens."""
-
-    sequence: Sequence
-    block: int
-    step: int
-    positions: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Snapshot:
     """`State.ended` as it was after some step, on its way to the host."""
 
@@ -52,7 +43,7 @@ class _Snapshot:
 
 
 class PagedRunner:
-    """Decodes on the device of a loaded model.
+    """A `loop.Decoder` on the device of a loaded model.
 
     Args:
         slots: sequences at a time.
@@ -90,16 +81,11 @@ class PagedRunner:
         self._seen: deque[_Snapshot] = deque()
 
     @property
-    def running(self) -> list[Slot]:
-        """What is being decoded."""
-        return [slot for slot in self._slots if slot is not None]
+    def running(self) -> list[Sequence]:
+        return [slot.sequence for slot in self._slots if slot is not None]
 
     @torch.inference_mode()
     def admit(self, waiting: list[Sequence]) -> list[Sequence]:
-        """Take sequences from the front of `waiting` while there is room; those that were taken.
-
-        Raises ModelError for a sequence that has no room even alone.
-        """
         taken: list[Sequence] = []
         filling: list[tuple[int, Slot]] = []
         for sequence in waiting:
@@ -188,8 +174,16 @@ class PagedRunner:
     # -- steps -----------------------------------------------------------------------------------
 
     @torch.inference_mode()
-    def step(self) -> None:
-        """One forward of every running sequence. The host waits for nothing."""
+    def step(self, *, watched: bool = False) -> Stepped:
+        """One forward of every running sequence.
+
+        The host waits for the step before, at most; watched, it waits for this one.
+        """
+        self._launch()
+        written = self._news() if watched else []
+        return Stepped(written=written, ended=self._ended(behind=0 if watched else 1))
+
+    def _launch(self) -> None:
         self._count += 1
         self._step.run(filtered=self._filtered)
         flags, arrived = self._state.ended.clone(), None
@@ -203,7 +197,7 @@ class PagedRunner:
     def _lay_out(self) -> None:
         """Give every running slot a lane of the smallest step that holds them."""
         used = [index for index, slot in enumerate(self._slots) if slot is not None]
-        params = [slot.sequence.params for slot in self.running]
+        params = [sequence.params for sequence in self.running]
         self._filtered = any(one.top_k is not None or one.top_p is not None for one in params)
         lanes = next((count for count in _LANES if count >= len(used)), len(used))
         if lanes not in self._steps:
@@ -216,8 +210,7 @@ class PagedRunner:
 
     # -- results ---------------------------------------------------------------------------------
 
-    @torch.inference_mode()
-    def ended(self, behind: int = 0) -> list[Slot]:
+    def _ended(self, behind: int) -> list[Sequence]:
         """The sequences that have ended, their canvases filled, their slots free.
 
         Looks at what the device had done `behind` steps ago, so that it need not wait for the host.
@@ -238,10 +231,9 @@ class PagedRunner:
             self._release(index, slot)
         if gone:
             self._lay_out()
-        return [slot for _, slot in gone]
+        return [slot.sequence for _, slot in gone]
 
-    @torch.inference_mode()
-    def news(self) -> list[Written]:
+    def _news(self) -> list[Written]:
         """Waits for the device; what was written since the last call, now in the canvases too."""
         found = []
         for index, slot in enumerate(self._slots):
@@ -264,11 +256,10 @@ class PagedRunner:
 
     @torch.inference_mode()
     def abort(self, sequence: Sequence) -> None:
-        """Stop decoding a sequence; what it has so far is in its canvas."""
         for index, slot in enumerate(self._slots):
             if slot is not None and slot.sequence is sequence:
                 read_sequence(self._state, index, sequence)
-                sequence.finish_reason = "abort"
+                sequence.finish_reason = sequence.finish_reason or ABORTED
                 self._release(index, slot)
                 self._lay_out()
 

@@ -7,7 +7,7 @@ pytest.importorskip("triton")
 from dataclasses import replace
 
 from dice.engine.llm import LLM
-from dice.engine.paged.decode import decode
+from dice.engine.loop import decode
 from dice.engine.paged.runner import PagedRunner
 from dice.engine.request import make_canvas
 from dice.engine.sampling import SamplingParams
@@ -24,6 +24,11 @@ def sequences(loaded, prompts, params):
         Sequence(request=index, canvas=make_canvas(loaded, prompt, param), params=param)
         for index, (prompt, param) in enumerate(zip(prompts, params, strict=True))
     ]
+
+
+def run(loaded, decoded, slots, **options):
+    capacity = max(len(one.canvas) for one in decoded)
+    return list(decode(PagedRunner(loaded, slots, capacity, **options), decoded))
 
 
 def assert_like(loaded, sequence, prompt):
@@ -62,7 +67,7 @@ def test_decoding_equals_the_oracle(strategy, block_size, stops, fused, slots):
         for index in range(2)
     ]
     decoded = sequences(loaded, prompts, params)
-    decode(loaded, decoded, slots, fused=fused)
+    run(loaded, decoded, slots, fused=fused)
     for sequence, prompt in zip(decoded, prompts, strict=True):
         expected = assert_like(loaded, sequence, prompt)
         if fused:
@@ -100,10 +105,10 @@ def test_a_shared_prompt_is_computed_once_and_its_neighbours_do_not_matter(monke
 
     monkeypatch.setattr(PagedRunner, "_forward", counted)
     together = sequences(loaded, [prompt, other, prompt], [params[0], params[0], params[1]])
-    decode(loaded, together, 3)
+    run(loaded, together, 3)
     assert sum(filled) == 8 + 4
     alone = sequences(loaded, [prompt], [params[1]])
-    decode(loaded, alone, 1)
+    run(loaded, alone, 1)
     assert alone[0].canvas.token_ids == together[2].canvas.token_ids
     assert alone[0].canvas.token_ids != together[0].canvas.token_ids
 
@@ -115,7 +120,7 @@ def test_a_sequence_can_be_aborted_and_one_without_room_says_so():
     assert runner.admit([sequence]) == [sequence]
     runner.step()
     runner.abort(sequence)
-    assert sequence.finish_reason == "abort"
+    assert sequence.finish_reason == "aborted"
     assert any(step is not None for step in sequence.canvas.steps)
     assert runner.running == []
     small = PagedRunner(loaded, 1, 200, pages=2)

@@ -32,6 +32,7 @@ def test_attention_sees_every_key_up_to_the_end_of_the_block(splits):
         block_size=BLOCK,
         page_size=PAGE,
         device=torch.device("cpu"),
+        dtype=torch.float32,
     )
     tiles = Tiles(
         row=ints(0, 1, 1),
@@ -44,6 +45,7 @@ def test_attention_sees_every_key_up_to_the_end_of_the_block(splits):
     positions[:8], positions[16:20] = torch.arange(32, 40), torch.arange(100, 104)
     q = torch.randn(24, HEADS, D)
     out = attend(q, keys, values, table, tiles, positions, attend.buffers(24, splits))
+    assert not out[8:16].any()
     for row, token in [*((0, n) for n in range(8)), *((1, n) for n in range(16, 20))]:
         seen = (int(positions[token]) // BLOCK + 1) * BLOCK
         pages = table[row].long()
