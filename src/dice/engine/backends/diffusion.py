@@ -7,6 +7,7 @@ from types import TracebackType
 from dice.engine.backends.base import CONTEXT_OVERFLOW, Answer, Request, Usage
 from dice.engine.backends.local import device_of, dtype_of, groups, identity
 from dice.engine.backends.options import LocalOptions
+from dice.engine.events import Finished
 from dice.engine.llm import LLM
 from dice.engine.request import make_canvas
 from dice.errors import ContextOverflow, ModelError
@@ -14,6 +15,8 @@ from dice.models.load import open_checkpoint
 from dice.types import Completion
 
 _ROWS = 64
+_GROUPS = 4
+"""Requests taken at a time, in rows: as one ends, the next moves up."""
 
 
 class DiffusionBackend:
@@ -60,7 +63,7 @@ class DiffusionBackend:
         llm = self._llm
         if llm is None:
             raise ModelError(f"{self.name} is closed")
-        for group in groups(requests, self._rows):
+        for group in groups(requests, _GROUPS * self._rows):
             fitting = []
             for request in group:
                 try:
@@ -70,17 +73,16 @@ class DiffusionBackend:
                 else:
                     fitting.append(request)
             began = time.monotonic()
-            completions = llm.generate(
-                [one.prompt for one in fitting], [one.params for one in fitting]
-            )
-            seconds = time.monotonic() - began
-            for request, completion in zip(fitting, completions, strict=True):
-                yield Answer(
-                    request=request,
-                    completion=completion,
-                    usage=_usage(completion),
-                    seconds=seconds,
-                )
+            prompts, params = [one.prompt for one in fitting], [one.params for one in fitting]
+            with llm.stream(prompts, params, steps=False) as stream:
+                for event in stream:
+                    if isinstance(event, Finished):
+                        yield Answer(
+                            request=fitting[event.request],
+                            completion=event.completion,
+                            usage=_usage(event.completion),
+                            seconds=time.monotonic() - began,
+                        )
 
     def close(self) -> None:
         self._llm = None
