@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from dice import __version__
-from dice.cli import data, doctor, generate, train, verify
+from dice.cli import data, doctor, evaluate, generate, train, verify
 from dice.errors import DiceError, UserError
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app = typer.Typer(
 app.command("generate")(generate.command)
 app.command("verify")(verify.command)
 app.command("doctor")(doctor.command)
+app.add_typer(evaluate.app, name="eval", help="Evaluate models on KernelBench.")
 app.add_typer(data.app, name="data", help="Build training data.")
 app.add_typer(train.app, name="train", help="Train models.")
 

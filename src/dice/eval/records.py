@@ -97,6 +97,7 @@ class Generation(Record):
     completion_tokens: int | None = None
     forwards: int | None = None
     seconds: float | None = None
+    """Of waiting for this answer after the one before: the mean is what a completion takes."""
     cost_usd: float | None = None
     pieces: tuple[str, ...] | None = None
     """Text of each generated position, for the replay."""

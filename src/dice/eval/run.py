@@ -8,11 +8,14 @@ not generated again, what has a verdict is not judged again, and what the machin
 import hashlib
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
+
+from pydantic import ValidationError
 
 from dice.engine import SamplingParams
 from dice.engine.backends import Answer, Backend, Request
@@ -69,8 +72,8 @@ def evaluate(
         if backend is not None:
             left = _requests(store, problems, backend)
             with closing(backend.answers(left)) as answers:
-                for answer in answers:
-                    line = as_generation(answer, problems, backend)
+                for answer, seconds in _timed(answers):
+                    line = as_generation(answer, problems, backend, seconds)
                     if line.code:
                         write_text(store.candidate_file(line.key), line.code)
                     store.append(line)
@@ -95,6 +98,15 @@ def selected(benchmark: Benchmark, problems: Iterable[Chosen]) -> list[Benchmark
             )
         found.append(one)
     return found
+
+
+def sampling_of(**values: Any) -> Sampling:
+    """The record of these settings. Raises UserError for one out of range."""
+    try:
+        return Sampling(**values)
+    except ValidationError as e:
+        first = e.errors()[0]
+        raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from e
 
 
 def sampling_params(sampling: Sampling, defaults: GenerationDefaults, key: Key) -> SamplingParams:
@@ -147,7 +159,10 @@ def _id(key: Key) -> str:
 
 
 def as_generation(
-    answer: Answer, problems: dict[tuple[int, int], BenchmarkProblem], backend: Backend
+    answer: Answer,
+    problems: dict[tuple[int, int], BenchmarkProblem],
+    backend: Backend,
+    seconds: float | None = None,
 ) -> Generation:
     """The log's line for one answer."""
     level, problem_id, sample = map(int, answer.request.id.split("/"))
@@ -163,7 +178,7 @@ def as_generation(
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         cost_usd=usage.cost_usd,
-        seconds=answer.seconds,
+        seconds=seconds,
     )
     if completion is None:
         return line
@@ -178,6 +193,19 @@ def as_generation(
             "steps": written_at(completion, backend.block_size) or None,
         }
     )
+
+
+def _timed(answers: Iterator[Answer]) -> Iterator[tuple[Answer, float]]:
+    """Each answer with the seconds in which the backend was worked on for nothing but it.
+
+    Answers that are written together share their time by chance, so only the mean says what one took.
+    """
+    while True:
+        began = time.monotonic()
+        answer = next(answers, None)
+        if answer is None:
+            return
+        yield answer, round(time.monotonic() - began, 4)
 
 
 def written_at(completion: Completion, block_size: int) -> tuple[int | None, ...]:

@@ -56,6 +56,7 @@ class LevelSummary:
     tokens: float | None
     """Medians over samples."""
     generation_s: float | None
+    """Mean over samples: those that are written together share their time."""
     verification_s: float | None
     prompt_tokens: int
     completion_tokens: int
@@ -107,7 +108,7 @@ def _level(
         unfiltered=_scores(problems, thresholds, pass_k, baselines, seed, unfiltered=True),
         tokens_per_forward=median(per_forward),
         tokens=median([g.completion_tokens for g in generations if g.completion_tokens]),
-        generation_s=median([g.seconds for g in generations if g.seconds is not None]),
+        generation_s=_mean([g.seconds for g in generations if g.seconds is not None]),
         verification_s=median([j.seconds for j in judged if j.seconds is not None]),
         prompt_tokens=sum(g.prompt_tokens or 0 for g in generations),
         completion_tokens=sum(g.completion_tokens or 0 for g in generations),
@@ -189,6 +190,10 @@ def _scores(
         best_speedup=best_speedup,
         untimed=sum(not o.speedups for ones in correct for o in ones),
     )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
 def _geometric(ratios: Sequence[float]) -> float:

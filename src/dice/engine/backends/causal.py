@@ -80,6 +80,10 @@ class CausalBackend:
         for group in groups(requests, self._rows):
             rows = []
             for index, request in enumerate(group):
+                if request.params.allowed_token_ids:
+                    raise UserError(
+                        "a causal model takes no allowed_token_ids; use a diffusion model"
+                    )
                 prompt_ids = self._tokenise(request.prompt)
                 length = len(prompt_ids) + request.params.max_new_tokens
                 if self._positions is not None and length > self._positions:

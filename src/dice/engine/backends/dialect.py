@@ -32,6 +32,8 @@ class Dialect:
             raise UserError(
                 f"an endpoint cannot write between forced texts ({prompt.problem}); use a diffusion model"
             )
+        if params.allowed_token_ids:
+            raise UserError("an endpoint takes no allowed_token_ids; use a diffusion model")
         messages = [{"role": one.role, "content": one.content} for one in prompt.messages]
         settings = {
             name: value

@@ -14,7 +14,8 @@ from dice.errors import ContextOverflow, ModelError
 from dice.models.load import open_checkpoint
 from dice.types import Completion
 
-_ROWS = 64
+_ROWS = {"cuda": 64, "cpu": 8}
+"""Sequences at a time; more on a CPU only make the first answer late."""
 _GROUPS = 4
 """Requests taken at a time, in rows: as one ends, the next moves up."""
 
@@ -36,7 +37,7 @@ class DiffusionBackend:
         self.template = options.template or loaded.template
         self.defaults = loaded.generation
         self.block_size = loaded.block_size
-        self._rows = options.rows or _ROWS
+        self._rows = options.rows or _ROWS[device.type]
         self._llm: LLM | None = LLM(loaded, max_rows=self._rows)
         self._decode = loaded.tokenizer.decode
         self._description: dict[str, object] = {

@@ -207,7 +207,7 @@ def level_facts(level: LevelSummary, run: RunFacts) -> list[Fact]:
         ),
         fact("tokens per forward", "median over samples", number(level.tokens_per_forward)),
         fact("tokens per sample", "median", number(level.tokens)),
-        fact("generation per sample", "median", number(level.generation_s, "s")),
+        fact("generation per sample", "mean", number(level.generation_s, "s")),
         fact(
             "verification per candidate",
             "median, build and run",
