@@ -9,11 +9,12 @@ from dice.eval.outcomes import Outcome
 from dice.eval.plan import describe
 from dice.eval.report.facts import RunFacts, facts
 from dice.eval.report.formats import NONE
-from dice.eval.report.table import Cell, filtered, level_facts, measures
+from dice.eval.report.table import Cell, filtered, level_facts, measures, overview
 from dice.eval.store import Store
 from dice.eval.summary import LevelSummary
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$&@])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]#|<>~$&@]|^[-+=]|^\d+(?=[.)]))")
+_HASH = re.compile(r"[0-9a-f]{40,}")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
 
 
@@ -62,25 +63,19 @@ def _header(run: RunFacts) -> Iterable[str]:
 
 def described(run: RunFacts) -> list[tuple[str, str]]:
     """Name and value of what made a run, for people."""
-    found = [
-        (
-            "model",
-            str(run.model.get("model") or run.model.get("from") or run.model.get("kind", NONE)),
-        )
-    ]
-    found += [
-        (f"model: {name}", plain(value))
-        for name, value in run.model.items()
-        if name not in ("model", "from") and value not in (None, [], {}, "")
-    ]
+    model = run.model
+    name = model.get("model") or model.get("from") or model.get("kind") or NONE
+    own = {key: value for key, value in model.items() if key not in ("model", "from")}
+    found = [("model", plain(name))]
+    if settings := _listed(own):
+        found.append(("model settings", settings))
     found += [
         ("dataset", f"{run.dataset}, version {run.dataset_version}"),
         ("problems, samples of each", f"{run.problems}, {run.samples}"),
     ]
-    if run.model.get("kind") != "imported":
-        own = {name: value for name, value in run.sampling.items() if name != "samples"}
-        given = ", ".join(f"{n} {plain(v)}" for n, v in own.items() if v is not None)
-        found.append(("sampling", f"{given}; all else the model's own"))
+    if model.get("kind") != "imported":
+        given = {key: value for key, value in run.sampling.items() if key != "samples"}
+        found.append(("sampling", f"{_listed(given)}; all else the model's own"))
     if run.judged_by == "kernelbench":
         found.append(("judged by", "KernelBench's own scripts"))
     else:
@@ -92,6 +87,16 @@ def described(run: RunFacts) -> list[tuple[str, str]]:
     return found
 
 
+def _listed(values: dict[str, Any]) -> str:
+    known = {key: value for key, value in values.items() if value not in (None, [], {}, "")}
+    return ", ".join(f"{key.replace('_', ' ')} {_shortened(plain(v))}" for key, v in known.items())
+
+
+def _shortened(text: str) -> str:
+    """A hash by its beginning."""
+    return f"{text[:12]}…" if _HASH.fullmatch(text) else text
+
+
 def plain(value: Any) -> str:
     """Any plain data on one line."""
     if value is None:
@@ -101,12 +106,11 @@ def plain(value: Any) -> str:
 
 def _overview(run: RunFacts, levels: Sequence[LevelSummary]) -> str:
     rows = []
-    for one in measures(run, levels):
-        if one.terminal != "no":
-            rows.append([escape(one.label), *(_text(filtered(one, x, run)) for x in levels)])
-            if one.terminal == "both":
-                cells = (_text(one.cell(x.unfiltered)) for x in levels)
-                rows.append([escape(f"{one.label}, without hack filter"), *cells])
+    for one in overview(run, levels):
+        rows.append([escape(one.label), *(_text(filtered(one, x, run)) for x in levels)])
+        if one.terminal == "both":
+            cells = (_text(one.cell(x.unfiltered)) for x in levels)
+            rows.append([escape(f"{one.label}, without hack filter"), *cells])
     return table(("", *(f"level {one.level}" for one in levels)), rows)
 
 

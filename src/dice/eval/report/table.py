@@ -27,6 +27,8 @@ class Measure:
     label: str
     meaning: str
     cell: Callable[[Scores], Cell]
+    group: str = "correctness"
+    """What it is a measure of: correctness, or speed over one baseline."""
     terminal: Literal["both", "filtered", "no"] = "both"
     """Shown there with and without the filter, with it only, or not at all."""
 
@@ -104,7 +106,7 @@ def measures(run: RunFacts, levels: Sequence[LevelSummary]) -> list[Measure]:
     if not known:
         why = Cell(text=NONE, why=no_speed(run))
         fast = "share of samples that are correct and more than p times as fast as a baseline"
-        found.append(Measure(label="fast_p", meaning=fast, cell=lambda s: why))
+        found.append(Measure(label="fast_p", meaning=fast, cell=lambda s: why, group="speed"))
         meaning = "geometric mean over correct samples"
         found.append(
             Measure(label="speedup", meaning=meaning, cell=lambda s: why, terminal="filtered")
@@ -126,12 +128,14 @@ _NO_TIME = "no correct sample of this level has a time that is believed"
 
 def _speeds(over: str, samples: int, ps: Sequence[float]) -> list[Measure]:
     name = BASELINES.get(over, over)
-    found = [one for p in ps for one in _fast(over, p, samples)]
+    group = f"speed over {name}"
+    found = [one for p in ps for one in _fast(over, p, samples, group)]
     found.append(
         Measure(
             label=f"speedup {over}",
             meaning=f"geometric mean over correct samples with a believed time, over {name}",
             cell=lambda s: _cell(ratio(s.speedup.get(over)), _NO_TIME),
+            group=group,
             terminal="filtered",
         )
     )
@@ -141,19 +145,21 @@ def _speeds(over: str, samples: int, ps: Sequence[float]) -> list[Measure]:
                 label=f"speedup {over}, best of {samples}",
                 meaning=f"geometric mean of each problem's fastest correct sample, over {name}",
                 cell=lambda s: _cell(ratio(s.best_speedup.get(over)), _NO_TIME),
+                group=group,
                 terminal="no",
             )
         )
     return found
 
 
-def _fast(over: str, p: float, samples: int) -> list[Measure]:
+def _fast(over: str, p: float, samples: int, group: str) -> list[Measure]:
     faster = f"correct and more than {p:g} times as fast as {BASELINES.get(over, over)}"
     found = [
         Measure(
             label=f"fast_{p:g} {over}",
             meaning=f"share of samples that are {faster}",
             cell=lambda s: _cell(percent(s.fast.get(over, {}).get(p)), _NO_TIME),
+            group=group,
         )
     ]
     if samples > 1:
@@ -162,6 +168,7 @@ def _fast(over: str, p: float, samples: int) -> list[Measure]:
                 label=f"fast_{p:g} {over}, best of {samples}",
                 meaning=f"share of problems with a sample that is {faster}",
                 cell=lambda s: _cell(percent(s.best_fast.get(over, {}).get(p)), _NO_TIME),
+                group=group,
                 terminal="no",
             )
         )
@@ -220,6 +227,15 @@ def level_facts(level: LevelSummary, run: RunFacts) -> list[Fact]:
     ]
 
 
+def overview(
+    run: RunFacts, levels: Sequence[LevelSummary], ps: Sequence[float] = (1.0, 2.0)
+) -> list[Measure]:
+    """The measures that a table of all levels shows."""
+    hidden = tuple(f"fast_{p:g} " for p in thresholds(levels) if p not in ps)
+    found = measures(run, levels)
+    return [one for one in found if one.terminal != "no" and not one.label.startswith(hidden)]
+
+
 def rows(
     run: RunFacts, levels: Sequence[LevelSummary], *, ps: Sequence[float] = (1.0, 2.0)
 ) -> Table:
@@ -229,11 +245,8 @@ def rows(
         ps: thresholds of fast_p to show; what was not computed is left out.
     """
     digits = 1 if len(levels) <= 3 else 0
-    hidden = [f"fast_{p:g} " for p in thresholds(levels) if p not in ps]
     lines: list[tuple[str, ...]] = []
-    for one in measures(run, levels):
-        if one.terminal == "no" or one.label.startswith(tuple(hidden)):
-            continue
+    for one in overview(run, levels, ps):
         lines.append((one.label, *(_short(filtered(one, x, run), digits) for x in levels)))
         if one.terminal == "both":
             plain = (_short(one.cell(x.unfiltered), digits) for x in levels)
