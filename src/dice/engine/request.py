@@ -70,7 +70,27 @@ def make_canvas(
             f"{named} has {len(prompt_ids)} tokens; with {len(canvas) - len(prompt_ids)} more it exceeds "
             f"the model's {limit} positions; {advice} (max_new_tokens)"
         )
+    _check_allowed(checkpoint, canvas, params, named)
     return canvas
+
+
+def _check_allowed(
+    checkpoint: Checkpoint, canvas: Canvas, params: SamplingParams, named: str
+) -> None:
+    vocabulary = checkpoint.config.vocab_size
+    for position, token_ids in (params.allowed_token_ids or {}).items():
+        at = canvas.prompt_length + position
+        where = f"allowed_token_ids of {named}: position {position}"
+        if at >= len(canvas):
+            raise UserError(
+                f"{where} is not among the {len(canvas) - canvas.prompt_length} generated"
+            )
+        if not canvas.free[at]:
+            raise UserError(f"{where} is forced; the model does not write there")
+        if checkpoint.mask_token_id in token_ids:
+            raise UserError(f"{where} allows the mask token {checkpoint.mask_token_id}; remove it")
+        if not 0 <= min(token_ids) <= max(token_ids) < vocabulary:
+            raise UserError(f"{where} allows ids outside the vocabulary of {vocabulary}")
 
 
 def decoding_bytes(

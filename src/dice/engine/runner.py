@@ -122,7 +122,9 @@ class Runner:
         for sequence in running:
             self._cache.commit(sequence.row, sequence.block_start)
         laws, uniforms = [], []
+        allowed: list[frozenset[int] | None] = []
         for sequence, positions in zip(running, masked, strict=True):
+            allowed += [sequence.allowed(position) for position in positions]
             laws += [sequence.law] * len(positions)
             if sequence.law.temperature > 0:
                 uniforms += [sequence.rng.random() for _ in positions]
@@ -133,6 +135,7 @@ class Runner:
             self._mask_token_id,
             laws,
             uniforms,
+            allowed=allowed if any(one is not None for one in allowed) else None,
             with_entropies=any(s.params.remasking_strategy == "entropy_bounded" for s in running),
         )
         return StepResult(masked=masked, draws=draws)

@@ -9,7 +9,7 @@ Shapes: M masked positions, V vocabulary.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +43,13 @@ class SamplingParams:
     top_k: int | None = None
     top_p: float | None = None
     seed: int = 0
+    allowed_token_ids: Mapping[int, frozenset[int]] | None = None
+    """What may be written at a position, as `Completion.token_ids` counts them: 0 is the first after the
+    prompt. Positions without an entry take every token. Only the choice is restricted: log-probabilities
+    and entropies, and with them remasking, are still over the whole vocabulary."""
 
     def __post_init__(self) -> None:
+        allowed = self.allowed_token_ids or {}
         checks = [
             (self.max_new_tokens >= 1, "max_new_tokens must be at least 1"),
             (
@@ -64,10 +69,15 @@ class SamplingParams:
             ),
             (self.top_k is None or self.top_k >= 1, "top_k must be at least 1"),
             (self.top_p is None or 0.0 < self.top_p <= 1.0, "top_p must be in (0, 1]"),
+            (min(allowed, default=0) >= 0, "allowed_token_ids has a negative position"),
+            (all(allowed.values()), "allowed_token_ids has a position where nothing is allowed"),
         ]
         for valid, message in checks:
             if not valid:
                 raise UserError(f"sampling parameters: {message}")
+        if self.allowed_token_ids is not None:  # the caller's own may change later
+            copied = {at: frozenset(ids) for at, ids in allowed.items()}
+            object.__setattr__(self, "allowed_token_ids", copied)
 
     @property
     def bound(self) -> float:
@@ -121,6 +131,7 @@ def draw_tokens(
     laws: Sequence[Law],
     uniforms: Sequence[float],
     *,
+    allowed: Sequence[frozenset[int] | None] | None = None,
     with_entropies: bool = False,
 ) -> Draws:
     """Draws a token for every row; `logits_MV` is overwritten.
@@ -129,12 +140,19 @@ def draw_tokens(
         mask_token_id: what is never drawn; `None` for a model without a mask token.
         laws: M laws.
         uniforms: M numbers in [0, 1), ignored at temperature 0.
+        allowed: M sets of the tokens to choose from, `None` for all; `None` restricts no row.
         with_entropies: also compute each row's entropy over the vocabulary, in nats.
     """
     logits_MV = logits_MV.float()
     if mask_token_id is not None:
         logits_MV[:, mask_token_id] = -torch.inf
     normaliser_M = logits_MV.logsumexp(-1)
+    entropies = None
+    if with_entropies:
+        probs_MV = (logits_MV - normaliser_M[:, None]).exp()
+        entropies = torch.special.entr(probs_MV).sum(-1).tolist()
+    if allowed is not None:
+        _restrict(logits_MV, allowed)
     best = logits_MV.max(-1)
     chosen_M, ids_M = best.values, best.indices
     drawn = [row for row, law in enumerate(laws) if law.temperature > 0]
@@ -148,15 +166,21 @@ def draw_tokens(
             )
             ids_M[rows_R] = _draw(logits_MV[rows_R], law, uniforms_R)
         chosen_M = logits_MV.gather(1, ids_M[:, None])[:, 0]
-    entropies = None
-    if with_entropies:
-        probs_MV = (logits_MV - normaliser_M[:, None]).exp()
-        entropies = torch.special.entr(probs_MV).sum(-1).tolist()
     return Draws(
         token_ids=ids_M.tolist(),
         logprobs=(chosen_M - normaliser_M).tolist(),
         entropies=entropies,
     )
+
+
+def _restrict(logits_MV: Tensor, allowed: Sequence[frozenset[int] | None]) -> None:
+    for ids in dict.fromkeys(one for one in allowed if one is not None):
+        rows = [row for row, one in enumerate(allowed) if one == ids]
+        rows_R1 = torch.tensor(rows, device=logits_MV.device)[:, None]
+        ids_A = torch.tensor(sorted(ids), device=logits_MV.device)
+        kept_RA = logits_MV[rows_R1, ids_A]
+        logits_MV[rows_R1[:, 0]] = -torch.inf
+        logits_MV[rows_R1, ids_A] = kept_RA
 
 
 def _draw(logits_RV: Tensor, law: Law, uniforms_R: Tensor) -> Tensor:

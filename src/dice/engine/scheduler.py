@@ -43,6 +43,11 @@ class Sequence:
     def block_start(self) -> int:
         return self.block * self.canvas.block_size
 
+    def allowed(self, position: int) -> frozenset[int] | None:
+        """The tokens that may be written at a position of the canvas; None for all."""
+        sets = self.params.allowed_token_ids
+        return None if sets is None else sets.get(position - self.canvas.prompt_length)
+
     def advance(self, stop_token_ids: frozenset[int], *, block_done: bool) -> None:
         """After a forward and its writes: next step, next block with something to write, or the end."""
         self.forwards += 1

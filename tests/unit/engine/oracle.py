@@ -31,7 +31,9 @@ def decode(
     steps_per_block: int | None = None,
     threshold: float = 0.9,
     entropy_bound: float = 0.1,
+    allowed: dict[int, set[int]] | None = None,
 ) -> OracleResult:
+    """`allowed` by position after the prompt."""
     size = model.config.block_size
     steps_per_block = steps_per_block or size
     given: list[int | None] = [*prompt_ids, *template]
@@ -55,6 +57,9 @@ def decode(
             logits[:, mask] = -math.inf
             logp = logits.log_softmax(-1)
             best = {i: int(logits[i].argmax()) for i in todo}
+            for i in todo:
+                if allowed and (few := allowed.get(i - len(prompt_ids))):
+                    best[i] = max(sorted(few), key=lambda v: float(logits[i, v]))
             sure = {i: float(logp[i, best[i]]) for i in todo}
             quota = size // steps_per_block + (1 if step < size % steps_per_block else 0)
             by_confidence = sorted(todo, key=lambda i: (-sure[i], i))

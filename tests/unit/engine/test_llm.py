@@ -58,6 +58,7 @@ def oracle(loaded: LoadedModel, prompt: Prompt, params: SamplingParams) -> Oracl
         steps_per_block=params.denoising_steps,
         threshold=params.confidence_threshold,
         entropy_bound=params.entropy_bound,
+        allowed={at: set(ids) for at, ids in (params.allowed_token_ids or {}).items()},
     )
 
 
@@ -165,6 +166,59 @@ def test_the_whole_last_block_is_recorded_and_the_text_is_cut() -> None:
     assert still_masked > 0
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("native", [True, False])
+def test_only_allowed_tokens_are_chosen_and_their_probability_counts(
+    strategy: str, native: bool
+) -> None:
+    loaded = tiny_loaded(4, stop_token_ids=MANY_STOPS)
+    prompts = [random_prompt(length, seed=length, prefix=2) for length in (3, 6, 9)]
+    generator = torch.Generator().manual_seed(3)
+    allowed = {
+        at: frozenset((5 + torch.randperm(VOCABULARY - 5, generator=generator)[:count]).tolist())
+        for at, count in ((2, 1), (3, 2), (5, 30), (8, 3))
+    }
+    params = [
+        SamplingParams(
+            max_new_tokens=9,
+            remasking_strategy=strategy,
+            confidence_threshold=0.3,
+            entropy_bound=2.0,
+            allowed_token_ids=sets,
+        )
+        for sets in (allowed, None, {2: allowed[2]})
+    ]
+    completions = LLM(loaded, native=native).generate(prompts, params)
+    for prompt, param, completion in zip(prompts, params, completions, strict=True):
+        assert_same(completion, oracle(loaded, prompt, param))
+        for at, ids in (param.allowed_token_ids or {}).items():
+            if at < len(completion.token_ids) and completion.steps[at] is not None:
+                assert completion.token_ids[at] in ids
+
+
+def test_sampled_tokens_are_allowed_ones_and_filters_count_those_alone() -> None:
+    loaded = tiny_loaded(4, stop_token_ids=NO_STOPS)
+    allowed = {at: frozenset({6 + at, 20, 40 + at}) for at in range(8)}
+    seen = set()
+    prompts = [random_prompt(4, seed=1)] * 30
+    params = [
+        SamplingParams(
+            max_new_tokens=8,
+            temperature=3.0,
+            top_k=2,
+            seed=seed,
+            denoising_steps=1,
+            allowed_token_ids=allowed,
+        )
+        for seed in range(30)
+    ]
+    for completion in LLM(loaded).generate(prompts, params):
+        for at, token in enumerate(completion.token_ids):
+            assert token in allowed[at]
+        seen.add(completion.token_ids[0])
+    assert len(seen) == 2
+
+
 def test_same_seed_same_result_whatever_the_neighbours() -> None:
     loaded = tiny_loaded(4, stop_token_ids=frozenset({EOS}))
     prompts = [random_prompt(3 + index, seed=index % 3) for index in range(9)]
@@ -257,4 +311,18 @@ def test_mistakes_are_named() -> None:
         llm.generate([replace(prompt, text="")], SamplingParams())
     with pytest.raises(UserError, match="512 positions"):
         llm.generate([prompt], SamplingParams(max_new_tokens=600))
+    for allowed, message in (
+        ({0: frozenset()}, "nothing is allowed"),
+        ({-1: frozenset({6})}, "negative position"),
+        ({9: frozenset({6})}, "not among the 8 generated"),
+        ({1: frozenset({6})}, "position 1 is forced"),
+        ({3: frozenset({6, MASK})}, f"the mask token {MASK}"),
+        ({3: frozenset({VOCABULARY})}, "outside the vocabulary of 61"),
+        ({3: frozenset({-1})}, "outside the vocabulary"),
+    ):
+        with pytest.raises(UserError, match=message):
+            llm.generate(
+                [random_prompt(4, seed=0, prefix=2)],
+                SamplingParams(max_new_tokens=6, allowed_token_ids=allowed),
+            )
     assert llm.generate([], SamplingParams()) == []

@@ -25,7 +25,7 @@ class Dialect:
         """Arguments for the client's `chat.completions.create`.
 
         Raises:
-            UserError: forced text.
+            UserError: forced text, or sets of allowed tokens.
         """
         prompt, params = request.prompt, request.params
         if prompt.forced_prefix or prompt.forced_suffix:

@@ -9,10 +9,11 @@ from torch import Tensor
 from dice.engine.loop import ABORTED, Stepped, Written
 from dice.engine.paged import state as states
 from dice.engine.paged.attention import Tiles
+from dice.engine.paged.masks import TokenMasks
 from dice.engine.paged.model import PagedModel
 from dice.engine.paged.pages import Pages
 from dice.engine.paged.state import State
-from dice.engine.paged.step import Step
+from dice.engine.paged.step import Step, Variant
 from dice.engine.paged.transfer import read_sequence, write_sequence
 from dice.engine.scheduler import Sequence
 from dice.errors import ModelError
@@ -31,6 +32,8 @@ class Slot:
 
     sequence: Sequence
     pages: tuple[int, ...]
+    masks: dict[int, int]
+    """Rows of `TokenMasks` by position of the canvas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +77,7 @@ class PagedRunner:
         self._state = State.empty(slots, self._capacity, size, most, self._device)
         self._slots: list[Slot | None] = [None] * slots
         self._steps: dict[int, Step] = {}
-        self._filtered = False
+        self._masks = TokenMasks(loaded.model.config.vocab_size, self._device)
         self._count = 0
         """Steps so far."""
         self._admitted_at = [0] * slots
@@ -99,7 +102,10 @@ class PagedRunner:
                 break
             if grant.copy is not None:
                 self._model.copy_page(*grant.copy)
-            index, slot = self._slots.index(None), Slot(sequence=sequence, pages=grant.pages)
+            start, allowed = sequence.canvas.prompt_length, sequence.params.allowed_token_ids or {}
+            masks = {start + at: self._masks.hold(ids) for at, ids in allowed.items()}
+            index = self._slots.index(None)
+            slot = Slot(sequence=sequence, pages=grant.pages, masks=masks)
             self._slots[index] = slot
             self._admitted_at[index] = self._count
             write_sequence(
@@ -109,6 +115,7 @@ class PagedRunner:
                 grant.pages,
                 committed=grant.cached,
                 vocabulary=self._loaded.model.config.vocab_size,
+                mask_rows=masks,
             )
             taken.append(sequence)
             if not grant.cached:
@@ -185,7 +192,7 @@ class PagedRunner:
 
     def _launch(self) -> None:
         self._count += 1
-        self._step.run(filtered=self._filtered)
+        self._step.run(self._variant)
         flags, arrived = self._state.ended.clone(), None
         if self._device.type == "cuda":
             pinned = torch.empty(len(self._slots), dtype=torch.int32, pin_memory=True)
@@ -198,11 +205,14 @@ class PagedRunner:
         """Give every running slot a lane of the smallest step that holds them."""
         used = [index for index, slot in enumerate(self._slots) if slot is not None]
         params = [sequence.params for sequence in self.running]
-        self._filtered = any(one.top_k is not None or one.top_p is not None for one in params)
+        self._variant = Variant(
+            filtered=any(one.top_k is not None or one.top_p is not None for one in params),
+            restricted=any(one.allowed_token_ids for one in params),
+        )
         lanes = next((count for count in _LANES if count >= len(used)), len(used))
         if lanes not in self._steps:
             self._steps[lanes] = Step(
-                self._loaded, self._model, self._state, lanes, fused=self._fused
+                self._loaded, self._model, self._state, self._masks, lanes, fused=self._fused
             )
         self._step = self._steps[lanes]
         chosen = [*used, *[-1] * (lanes - len(used))]
@@ -265,6 +275,8 @@ class PagedRunner:
 
     def _release(self, index: int, slot: Slot) -> None:
         self._pages.release(slot.pages)
+        for row in slot.masks.values():
+            self._masks.release(row)
         self._state.ended[index] = states.FREE
         self._slots[index] = None
 

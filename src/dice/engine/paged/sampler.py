@@ -4,7 +4,8 @@ Each row is split among programs that keep a running maximum, sum and best draw;
 together. A token is drawn by adding Gumbel noise to the tempered logits and taking the largest, which is a
 draw from their softmax. The noise depends on the request's seed, its position and its step, so a draw does
 not depend on what else is in the batch. Top-k and top-p are a threshold on the logits, found exactly by
-bisecting their bit patterns.
+bisecting their bit patterns. Where a row has a set of allowed tokens (`masks`), only the draw is
+restricted to it (the largest of them at temperature 0); best logit, sum and entropy stay those of all.
 
 Shapes: M rows, V vocabulary, S splits.
 """
@@ -31,7 +32,7 @@ class Parts:
     mean: Tensor
     """Sum of exp(logit - best) * logit."""
     score: Tensor
-    """Largest tempered logit plus noise, of those above the threshold."""
+    """Largest tempered logit plus noise, of those allowed and above the threshold."""
     drawn_id: Tensor
     drawn: Tensor
     """Its logit."""
@@ -52,6 +53,14 @@ class Parts:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Masks:
+    """Sets of allowed tokens (`masks.TokenMasks.table`) and each row's set, int32 [M], -1 for all tokens."""
+
+    table: Tensor
+    rows_M: Tensor
+
+
 @triton.jit
 def mix(a, b):
     """A well mixed number below 2^31 from two whole numbers (a finalizer of MurmurHash3)."""
@@ -60,6 +69,14 @@ def mix(a, b):
     x = (x ^ (x >> 13)) * 0xC2B2AE35
     x = x ^ (x >> 16)
     return (x & 0x7FFFFFFF).to(tl.int32)
+
+
+@triton.jit
+def _allowed(v, inside, masks_ptr, mask_row, WORDS: tl.constexpr):
+    """Which tokens a row's set holds; all where it has none."""
+    word = masks_ptr + tl.maximum(mask_row, 0).to(tl.int64) * WORDS + v // 32
+    bit = (tl.load(word, mask=inside, other=0) >> (v % 32)) & 1
+    return (bit != 0) | (v >= tl.where(mask_row < 0, 0, 2147483647))
 
 
 @triton.jit
@@ -75,15 +92,22 @@ def _scan(
     temperature_ptr,
     threshold_ptr,
     noise_ptr,
+    masks_ptr,
+    mask_row_ptr,
     mask_token_id,
     V: tl.constexpr,
     SPLITS: tl.constexpr,
     CHUNK: tl.constexpr,
+    RESTRICTED: tl.constexpr,
 ):
     row, split = tl.program_id(0), tl.program_id(1)
     temperature = tl.load(temperature_ptr + row)
     threshold = tl.load(threshold_ptr + row)
     noise_seed = tl.load(noise_ptr + row)
+    drawing = temperature > 0
+    if RESTRICTED:
+        mask_row = tl.load(mask_row_ptr + row)
+        drawing = drawing | (mask_row >= 0)
     share = (V + SPLITS - 1) // SPLITS
     start = split * share
     stop = tl.minimum(start + share, V)
@@ -103,11 +127,17 @@ def _scan(
         mean = mean * shrink + tl.sum(tl.where(usable, p * logit, 0.0), 0)
         best_id = tl.where(top > best, at + index, best_id)
         best = new
-        if temperature > 0:
-            u = tl.rand(noise_seed, v)
-            gumbel = -tl.log(-tl.log(tl.maximum(u, 1.0e-20)) + 1.0e-20)
-            noisy = tl.where(usable & (logit >= threshold), logit / temperature + gumbel, -1.0e30)
-            high, where = tl.max(noisy, 0, return_indices=True)
+        if drawing:
+            kept = usable & (logit >= threshold)
+            if RESTRICTED:
+                kept = kept & _allowed(v, usable, masks_ptr, mask_row, (V + 31) // 32)
+            noisy = logit
+            if temperature > 0:
+                u = tl.rand(noise_seed, v)
+                gumbel = -tl.log(-tl.log(tl.maximum(u, 1.0e-20)) + 1.0e-20)
+                noisy = logit / temperature + gumbel
+            noisy = tl.where(kept, noisy, -1.0e30)
+            high, where = tl.max(noisy, 0, return_indices=True, return_indices_tie_break_left=True)
             chosen = tl.max(tl.where(lane == where, logit, -1.0e30), 0)
             drawn_id = tl.where(high > score, at + where, drawn_id)
             drawn = tl.where(high > score, chosen, drawn)
@@ -130,9 +160,10 @@ def scan(
     threshold_M: Tensor,
     noise_M: Tensor,
     mask_token_id: int,
+    masks: Masks | None = None,
     chunk: int = 1024,
 ) -> None:
-    """Fills `parts`. A temperature of 0 draws nothing; `noise` are int32 seeds of the rows."""
+    """Fills `parts`. Without a temperature or a mask nothing is drawn; `noise` are int32 seeds of the rows."""
     rows, vocabulary = logits_MV.shape
     splits = parts.best.shape[1]
     _scan[(rows, splits)](
@@ -147,10 +178,13 @@ def scan(
         temperature_M,
         threshold_M,
         noise_M,
+        noise_M if masks is None else masks.table,
+        noise_M if masks is None else masks.rows_M,
         mask_token_id,
         V=vocabulary,
         SPLITS=splits,
         CHUNK=min(chunk, triton.next_power_of_2(triton.cdiv(vocabulary, splits))),
+        RESTRICTED=masks is not None,
     )
 
 
@@ -168,9 +202,12 @@ def _threshold(
     temperature_ptr,
     top_k_ptr,
     top_p_ptr,
+    masks_ptr,
+    mask_row_ptr,
     mask_token_id,
     V: tl.constexpr,
     CHUNK: tl.constexpr,
+    RESTRICTED: tl.constexpr,
 ):
     row = tl.program_id(0)
     temperature = tl.load(temperature_ptr + row)
@@ -179,11 +216,15 @@ def _threshold(
     base = logits_ptr + row.to(tl.int64) * V
     lane = tl.arange(0, CHUNK)
     cut = -1.0e30
+    if RESTRICTED:
+        mask_row = tl.load(mask_row_ptr + row)
     if (temperature > 0) & ((top_k < V) | (top_p < 1.0)):
         best = -1.0e30
         for at in range(0, V, CHUNK):
             v = at + lane
             usable = (v < V) & (v != mask_token_id)
+            if RESTRICTED:
+                usable = usable & _allowed(v, usable, masks_ptr, mask_row, (V + 31) // 32)
             logit = tl.load(base + v, mask=usable, other=-1.0e30).to(tl.float32)
             best = tl.maximum(best, tl.max(logit, 0))
         # the k-th largest logit: the largest number that at least k logits reach
@@ -196,6 +237,8 @@ def _threshold(
                 for at in range(0, V, CHUNK):
                     v = at + lane
                     usable = (v < V) & (v != mask_token_id)
+                    if RESTRICTED:
+                        usable = usable & _allowed(v, usable, masks_ptr, mask_row, (V + 31) // 32)
                     logit = tl.load(base + v, mask=usable, other=-1.0e30).to(tl.float32)
                     count += tl.sum(
                         (usable & (_ordered(logit).to(tl.int64) >= middle)).to(tl.int32), 0
@@ -207,6 +250,8 @@ def _threshold(
         for at in range(0, V, CHUNK):
             v = at + lane
             usable = (v < V) & (v != mask_token_id)
+            if RESTRICTED:
+                usable = usable & _allowed(v, usable, masks_ptr, mask_row, (V + 31) // 32)
             logit = tl.load(base + v, mask=usable, other=-1.0e30).to(tl.float32)
             inside = usable & (_ordered(logit).to(tl.int64) >= kept)
             total += tl.sum(tl.where(inside, tl.exp((logit - best) / temperature), 0.0), 0)
@@ -220,6 +265,8 @@ def _threshold(
                 for at in range(0, V, CHUNK):
                     v = at + lane
                     usable = (v < V) & (v != mask_token_id)
+                    if RESTRICTED:
+                        usable = usable & _allowed(v, usable, masks_ptr, mask_row, (V + 31) // 32)
                     logit = tl.load(base + v, mask=usable, other=-1.0e30).to(tl.float32)
                     inside = usable & (_ordered(logit).to(tl.int64) > middle)
                     above += tl.sum(tl.where(inside, tl.exp((logit - best) / temperature), 0.0), 0)
@@ -232,6 +279,8 @@ def _threshold(
         for at in range(0, V, CHUNK):
             v = at + lane
             usable = (v < V) & (v != mask_token_id)
+            if RESTRICTED:
+                usable = usable & _allowed(v, usable, masks_ptr, mask_row, (V + 31) // 32)
             logit = tl.load(base + v, mask=usable, other=1.0e30).to(tl.float32)
             inside = usable & (_ordered(logit).to(tl.int64) >= kept)
             least = tl.minimum(least, tl.min(tl.where(inside, logit, 1.0e30), 0))
@@ -247,9 +296,10 @@ def find_thresholds(
     top_k_M: Tensor,
     top_p_M: Tensor,
     mask_token_id: int,
+    masks: Masks | None = None,
     chunk: int = 4096,
 ) -> None:
-    """Fills `threshold_M` with the least logit that top-k and top-p leave; ties with it stay.
+    """Fills `threshold_M` with the least logit that top-k and top-p leave of what is allowed; ties stay.
 
     A `top_k` of V or more and a `top_p` of 1 leave everything. As in `engine.sampling`, top-p counts the
     weight of the tempered softmax over what top-k has left.
@@ -261,7 +311,10 @@ def find_thresholds(
         temperature_M,
         top_k_M,
         top_p_M,
+        top_k_M if masks is None else masks.table,
+        top_k_M if masks is None else masks.rows_M,
         mask_token_id,
         V=vocabulary,
         CHUNK=min(chunk, triton.next_power_of_2(vocabulary)),
+        RESTRICTED=masks is not None,
     )

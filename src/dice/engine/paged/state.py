@@ -60,6 +60,8 @@ class State:
     top_k: Tensor
     top_p: Tensor
     """The last three in the order of `sampling.SamplingParams`; temperature and top_p are float32."""
+    mask_row: Tensor
+    """Which set of allowed tokens each position has, -1 for all tokens [slots, L]."""
     table: Tensor
     """Page numbers [slots, most pages]."""
 
@@ -91,6 +93,7 @@ class State:
             temperature=floats(),
             top_k=ints(),
             top_p=floats(),
+            mask_row=ints(capacity, fill=-1),
             table=ints(pages),
         )
 
@@ -115,6 +118,7 @@ class Layout:
     top_k: Tensor
     top_p: Tensor
     noise: Tensor
+    mask_row: Tensor
 
     @classmethod
     def empty(cls, lanes: int, width: int, block_size: int, device: torch.device) -> "Layout":
@@ -137,6 +141,7 @@ class Layout:
             top_k=ints(lanes * block_size),
             top_p=floats(lanes * block_size),
             noise=ints(lanes * block_size),
+            mask_row=ints(lanes * block_size),
         )
 
 
@@ -152,6 +157,7 @@ def _gather(
     temperature_ptr,
     top_k_ptr,
     top_p_ptr,
+    mask_row_ptr,
     token_ids_ptr,
     positions_ptr,
     rows_ptr,
@@ -164,6 +170,7 @@ def _gather(
     out_top_k_ptr,
     out_top_p_ptr,
     noise_ptr,
+    out_mask_row_ptr,
     capacity,
     mask_token_id,
     WIDTH: tl.constexpr,
@@ -203,6 +210,8 @@ def _gather(
     tl.store(out_temperature_ptr + here, tl.where(whole & open_, temperature, 0.0))
     tl.store(out_top_k_ptr + here, tl.zeros([BLOCK], tl.int32) + tl.load(top_k_ptr + slot))
     tl.store(out_top_p_ptr + here, tl.zeros([BLOCK], tl.float32) + tl.load(top_p_ptr + slot))
+    mask_row = tl.load(mask_row_ptr + base + first + b, mask=wanted, other=-1)
+    tl.store(out_mask_row_ptr + here, tl.where(whole & open_, mask_row, -1))
     seed, step = tl.load(seed_ptr + slot), tl.load(step_ptr + slot)
     tl.store(
         noise_ptr + here,
@@ -226,6 +235,7 @@ def gather(
         state.temperature,
         state.top_k,
         state.top_p,
+        state.mask_row,
         layout.token_ids,
         layout.positions,
         layout.rows,
@@ -238,6 +248,7 @@ def gather(
         layout.top_k,
         layout.top_p,
         layout.noise,
+        layout.mask_row,
         state.canvas.stride(0),
         mask_token_id,
         WIDTH=width,
@@ -262,6 +273,7 @@ def _advance(
     denoising_steps_ptr,
     bound_ptr,
     temperature_ptr,
+    mask_row_ptr,
     best_ptr,
     best_id_ptr,
     weight_ptr,
@@ -276,6 +288,7 @@ def _advance(
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     STOPS: tl.constexpr,
+    RESTRICTED: tl.constexpr,
 ):
     lane = tl.program_id(0)
     slot = tl.load(lanes_ptr + lane)
@@ -302,16 +315,22 @@ def _advance(
             picked = s[None, :] == which[:, None]
             token = tl.sum(tl.where(picked, tl.load(best_id_ptr + part), 0), 1)
             logit = best
-            if tl.load(temperature_ptr + slot) > 0:
+            base = slot.to(tl.int64) * capacity + first
+            # where the token is not simply the best one
+            drawn = b >= tl.where(tl.load(temperature_ptr + slot) > 0, 0, BLOCK)
+            if RESTRICTED:
+                drawn = drawn | (tl.load(mask_row_ptr + base + b) >= 0)
+            if tl.sum(drawn.to(tl.int32), 0) > 0:
                 score_BS = tl.load(score_ptr + part)
                 _, which = tl.max(
                     score_BS, 1, return_indices=True, return_indices_tie_break_left=True
                 )
                 picked = s[None, :] == which[:, None]
-                token = tl.sum(tl.where(picked, tl.load(drawn_id_ptr + part), 0), 1)
-                logit = tl.sum(tl.where(picked, tl.load(drawn_ptr + part), 0.0), 1)
+                drawn_id = tl.sum(tl.where(picked, tl.load(drawn_id_ptr + part), 0), 1)
+                token = tl.where(drawn, drawn_id, token)
+                drawn_logit = tl.sum(tl.where(picked, tl.load(drawn_ptr + part), 0.0), 1)
+                logit = tl.where(drawn, drawn_logit, logit)
             logprob = logit - normaliser
-            base = slot.to(tl.int64) * capacity + first
             old = tl.load(canvas_ptr + base + b)
             open_ = old < 0
             wrote = tl.load(written_step_ptr + base + b) >= 0
@@ -378,10 +397,12 @@ def advance(
     *,
     width: int,
     block_size: int,
+    restricted: bool = False,
 ) -> None:
     """After a forward of `width` tokens a lane: keep some of the tokens in `parts`, move on.
 
-    `parts` has a row for each position of each lane's block; `stops` are int32 token ids.
+    `parts` has a row for each position of each lane's block; `stops` are int32 token ids; `restricted`
+    where sets of allowed tokens are in use.
     """
     _advance[(lanes.shape[0],)](
         lanes,
@@ -399,6 +420,7 @@ def advance(
         state.denoising_steps,
         state.bound,
         state.temperature,
+        state.mask_row,
         parts.best,
         parts.best_id,
         parts.weight,
@@ -413,4 +435,5 @@ def advance(
         BLOCK=block_size,
         SPLITS=parts.best.shape[1],
         STOPS=stops.shape[0],
+        RESTRICTED=restricted,
     )

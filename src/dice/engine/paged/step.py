@@ -7,13 +7,15 @@ their own.
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 import triton
 
 from dice.engine.paged.attention import Tiles
+from dice.engine.paged.masks import TokenMasks
 from dice.engine.paged.model import PagedModel
-from dice.engine.paged.sampler import Parts, find_thresholds, scan
+from dice.engine.paged.sampler import Masks, Parts, find_thresholds, scan
 from dice.engine.paged.state import Layout, State, advance, gather
 from dice.models.load import LoadedModel
 
@@ -21,6 +23,16 @@ FUSED_TOKENS = 128
 """Up to so many tokens a step, two blocks a lane cost no more time than one."""
 _PROGRAMS = {"cuda": 512, "cpu": 8}
 """Programs that keep a large GPU busy, and the interpreter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """What some request in the batch asks for; a step without it does not pay for it."""
+
+    filtered: bool
+    """Top-k or top-p."""
+    restricted: bool
+    """Sets of allowed tokens."""
 
 
 class Step:
@@ -31,6 +43,7 @@ class Step:
         loaded: LoadedModel,
         model: PagedModel,
         state: State,
+        masks: TokenMasks,
         count: int,
         *,
         fused: bool | None = None,
@@ -58,18 +71,21 @@ class Step:
             length=self._layout.tile_length,
             size=self._width,
         )
-        self._graphs: dict[bool, torch.cuda.CUDAGraph] = {}
+        self._masks = masks
+        self._graphs: dict[tuple[Variant, int], torch.cuda.CUDAGraph] = {}
 
-    def run(self, *, filtered: bool) -> None:
-        """One forward of every lane. `filtered` where top-k or top-p are in use."""
+    def run(self, variant: Variant) -> None:
+        """One forward of every lane."""
         if self.lanes.device.type != "cuda":
-            self._run(filtered)
+            self._run(variant)
             return
-        if filtered not in self._graphs:
-            self._graphs[filtered] = self._capture(filtered)
-        self._graphs[filtered].replay()
+        # a graph holds the address of the table of masks, if it uses it
+        key = variant, self._masks.generation if variant.restricted else 0
+        if key not in self._graphs:
+            self._graphs[key] = self._capture(variant)
+        self._graphs[key].replay()
 
-    def _capture(self, filtered: bool) -> "torch.cuda.CUDAGraph":
+    def _capture(self, variant: Variant) -> "torch.cuda.CUDAGraph":
         """Warm up on lanes that hold nothing, which changes no state, then record."""
         lanes = self.lanes.clone()
         self.lanes.fill_(-1)
@@ -77,22 +93,25 @@ class Step:
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(2):
-                self._run(filtered)
+                self._run(variant)
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self._run(filtered)
+            self._run(variant)
         self.lanes.copy_(lanes)
         return graph
 
-    def _run(self, filtered: bool) -> None:
+    def _run(self, variant: Variant) -> None:
         layout, state, mask = self._layout, self._state, self._mask_token_id
         gather(self.lanes, state, layout, block_size=self._size, mask_token_id=mask)
         hidden_NC = self._model.hidden(
             layout.token_ids, layout.positions, layout.rows, self._tiles, state.table, self._buffers
         )
         logits_MV = self._model.logits(hidden_NC[layout.sampled])
-        if filtered:
+        masks = None
+        if variant.restricted:
+            masks = Masks(table=self._masks.table, rows_M=layout.mask_row)
+        if variant.filtered:
             find_thresholds(
                 logits_MV,
                 self._thresholds,
@@ -100,6 +119,7 @@ class Step:
                 top_k_M=layout.top_k,
                 top_p_M=layout.top_p,
                 mask_token_id=mask,
+                masks=masks,
             )
         else:
             self._thresholds.fill_(-1.0e30)
@@ -110,9 +130,16 @@ class Step:
             threshold_M=self._thresholds,
             noise_M=layout.noise,
             mask_token_id=mask,
+            masks=masks,
         )
         advance(
-            self.lanes, state, self._parts, self._stops, width=self._width, block_size=self._size
+            self.lanes,
+            state,
+            self._parts,
+            self._stops,
+            width=self._width,
+            block_size=self._size,
+            restricted=variant.restricted,
         )
 
 

@@ -18,8 +18,12 @@ def write_sequence(
     *,
     committed: int,
     vocabulary: int,
+    mask_rows: dict[int, int],
 ) -> None:
-    """Put a sequence into a slot; the keys and values of its first `committed` positions are in its pages."""
+    """Put a sequence into a slot; the keys and values of its first `committed` positions are in its pages.
+
+    `mask_rows` are rows of the table of masks by position of the canvas.
+    """
     canvas, params = sequence.canvas, sequence.params
     size = canvas.block_size
     blocks = len(canvas) // size
@@ -41,6 +45,11 @@ def write_sequence(
     state.table[slot] = table.to(state.canvas.device)
     state.written_step[slot] = -1
     state.logprobs[slot] = 0
+    state.mask_row[slot] = -1
+    if mask_rows:
+        at = torch.tensor(list(mask_rows), device=state.mask_row.device)
+        values_A = torch.tensor(list(mask_rows.values()), dtype=torch.int32)
+        state.mask_row[slot, at] = values_A.to(state.mask_row.device)
     bound = params.bound
     if params.remasking_strategy == "low_confidence_dynamic":
         bound = math.log(bound) if bound > 0 else -math.inf

@@ -240,6 +240,12 @@ def test_an_overflow_is_an_answer_and_requests_are_taken_lazily(tmp_path: Path) 
             next(backend.answers(endless()))
 
 
+def test_a_causal_model_refuses_sets_of_allowed_tokens(tmp_path: Path) -> None:
+    wanted = request(0, allowed_token_ids={0: frozenset({1})})
+    with open_tiny(tmp_path) as backend, pytest.raises(UserError, match="allowed_token_ids"):
+        list(backend.answers([wanted]))
+
+
 def test_diffusion_gives_what_the_engine_gives(tmp_path: Path) -> None:
     loaded = tiny_loaded()
     save_model(tmp_path, loaded.model, loaded.tokenizer, loaded.generation)

@@ -392,6 +392,12 @@ def test_forced_text_is_refused() -> None:
         list(OpenAIBackend("m", options(server)).answers([forced]))
 
 
+def test_sets_of_allowed_tokens_are_refused() -> None:
+    wanted = request("a", allowed_token_ids={0: frozenset({1})})
+    with FakeEndpoint() as server, pytest.raises(UserError, match="allowed_token_ids"):
+        ask(server, [wanted])
+
+
 def test_the_key_appears_nowhere(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     told: list[str] = []

@@ -127,3 +127,23 @@ def test_a_sequence_can_be_aborted_and_one_without_room_says_so():
     [long] = sequences(loaded, [random_prompt(5, seed=1)], [SamplingParams(max_new_tokens=90)])
     with pytest.raises(ModelError, match="does not fit"):
         small.admit([long])
+
+
+def test_only_allowed_tokens_are_written_and_neighbours_are_not_touched():
+    loaded = tiny_loaded(4, stop_token_ids=NO_STOPS, layers=1)
+    prompts = [random_prompt(length, seed=length) for length in (3, 2, 1)]
+    allowed = {0: frozenset({7, 8, 60}), 2: frozenset({31, 32})}
+    params = [
+        SamplingParams(max_new_tokens=5, allowed_token_ids={**allowed, 3: frozenset({40})}),
+        SamplingParams(max_new_tokens=2),
+        SamplingParams(max_new_tokens=3, temperature=1.0, top_k=2, allowed_token_ids=allowed),
+    ]
+    decoded = sequences(loaded, prompts, params)
+    runner = PagedRunner(loaded, 3, 8)
+    list(decode(runner, decoded))
+    for sequence, prompt in list(zip(decoded, prompts, strict=True))[:2]:
+        assert_like(loaded, sequence, prompt)
+    sampled = decoded[2].canvas.token_ids[1:]
+    assert sampled[0] in allowed[0]
+    assert sampled[2] in allowed[2]
+    assert runner._masks.hold(frozenset({1})) == 0  # the others were released

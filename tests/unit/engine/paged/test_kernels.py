@@ -6,8 +6,9 @@ import torch
 pytest.importorskip("triton")
 
 from dice.engine.paged.attention import PagedAttention, Tiles
+from dice.engine.paged.masks import TokenMasks
 from dice.engine.paged.pointwise import add_norm, rotate_store, silu_mul
-from dice.engine.paged.sampler import Parts, find_thresholds, scan
+from dice.engine.paged.sampler import Masks, Parts, find_thresholds, scan
 from dice.models.sdar.modeling_sdar import _rotate, rotary_tables
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
@@ -107,7 +108,7 @@ def test_heads_are_normed_rotated_and_stored_where_the_table_says():
     assert int((values != 0).any(-1).sum()) == 5 * KV_HEADS
 
 
-def parts_of(logits, temperature, threshold, noise, splits=3):
+def parts_of(logits, temperature, threshold, noise, splits=3, masks=None):
     parts = Parts.empty(len(logits), splits, torch.device("cpu"))
     scan(
         logits,
@@ -116,6 +117,7 @@ def parts_of(logits, temperature, threshold, noise, splits=3):
         threshold_M=threshold,
         noise_M=noise,
         mask_token_id=MASK,
+        masks=masks,
         chunk=16,
     )
     return parts
@@ -181,3 +183,62 @@ def test_draws_follow_the_distribution_and_the_seed_alone():
     assert (counts - law).abs().sum() / 2 < 0.13
     again = parts_of(logits[:20], [temperature] * 20, threshold[:20], noise[:20], splits=2)
     assert torch.equal(again.drawn_id, parts.drawn_id[:20])
+
+
+def test_only_the_draw_is_restricted_to_allowed_tokens():
+    torch.manual_seed(5)
+    sets = [frozenset({31, 32, 69}), frozenset({0, 33}), None, frozenset({40})]
+    held = TokenMasks(70, torch.device("cpu"))
+    masks = Masks(
+        table=held.table, rows_M=ints(*(-1 if one is None else held.hold(one) for one in sets))
+    )
+    logits = 3 * torch.randn(4, 70)
+    free = parts_of(logits, [0.0] * 4, torch.full((4,), -1e30), ints(1, 2, 3, 4))
+    parts = parts_of(
+        logits, [0, 0.8, 0.8, 0.0], torch.full((4,), -1e30), ints(1, 2, 3, 4), 3, masks
+    )
+    for name in ("best", "best_id", "weight", "mean"):
+        assert torch.equal(getattr(parts, name), getattr(free, name))
+    at = torch.arange(4)
+    which = parts.score.argmax(1)
+    drawn = parts.drawn_id[at, which].tolist()
+    assert torch.equal(parts.drawn[at, which], logits[at, drawn])
+    assert drawn[0] == max(sets[0], key=lambda v: logits[0, v])
+    assert drawn[1] in sets[1]
+    assert drawn[3] == 40
+
+
+def test_thresholds_count_allowed_tokens_only():
+    torch.manual_seed(6)
+    logits = torch.randn(2, 37)
+    held = TokenMasks(37, torch.device("cpu"))
+    few = frozenset(range(0, 37, 5))
+    threshold = torch.empty(2)
+    find_thresholds(
+        logits,
+        threshold,
+        temperature_M=torch.ones(2),
+        top_k_M=ints(3, 3),
+        top_p_M=torch.ones(2),
+        mask_token_id=MASK,
+        masks=Masks(table=held.table, rows_M=ints(held.hold(few), -1)),
+    )
+    assert threshold[0] == logits[0, sorted(few)].sort(descending=True).values[2]
+    logits[1, MASK] = -torch.inf
+    assert threshold[1] == logits[1].sort(descending=True).values[2]
+
+
+def test_equal_sets_share_a_row_and_the_table_grows():
+    held = TokenMasks(70, torch.device("cpu"))
+    first = held.hold(frozenset({69, 0}))
+    assert held.hold(frozenset({0, 69})) == first
+    rows = [held.hold(frozenset({token})) for token in range(20)]
+    assert len({first, *rows}) == 21
+    assert held.generation == 1
+    for row, token in zip(rows, range(20), strict=True):
+        assert held.table[row].tolist() == [1 << token, 0, 0]
+    assert held.table[first].tolist() == [1, 0, 1 << 5]
+    held.release(first)
+    held.release(first)
+    assert held.hold(frozenset({31})) == first
+    assert held.table[first].tolist() == [-(1 << 31), 0, 0]
