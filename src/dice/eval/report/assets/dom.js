@@ -9,7 +9,7 @@ function make(tag, attributes = {}, ...children) {
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
   }
-  node.append(...children.flat().filter((one) => one !== null && one !== undefined));
+  node.append(...children.flat(Infinity).filter((one) => one !== null && one !== undefined));
   return node;
 }
 

@@ -24,7 +24,7 @@ function folded(title, build, open = false) {
   const box = make("details", { open }, make("summary", {}, title));
   let built = false;
   const fill = () => {
-    if (box.open && !built) box.append(...[build()].flat());
+    if (box.open && !built) box.append(...[build()].flat(Infinity));
     built ||= box.open;
   };
   box.addEventListener("toggle", fill);
@@ -52,7 +52,7 @@ function timingView(timing) {
   return [
     make("h4", {}, "Time of a call"),
     timing.refused === null ? null : make("p", { class: "banner stop" }, "This time does not count: ", visible(timing.refused)),
-    table(rows, ["", "median", "80 % of calls", "second clock", "speedup"]),
+    table(rows, ["of", "median", "80 % of calls", "second clock", "speedup"]),
     make("p", { class: "small" }, `${timing.gpu}; ${timing.runtime.calls} calls; reaches ${digits(timing.gbps)} of ${digits(timing.peak_gbps)} GB/s${arithmetic}.`),
     timing.notes.map((note) => make("p", { class: "small" }, visible(note))),
   ];
@@ -78,7 +78,7 @@ function verdictView(sample) {
     sample.timing ? timingView(sample.timing) : null,
     (sample.notes ?? []).length
       ? folded("Notes of the judge", () => make("ul", { class: "small" }, sample.notes.map((note) => make("li", {}, visible(textOf(note)))))) : null,
-  ].flat();
+  ].flat(Infinity);
 }
 
 function generationView(sample) {
