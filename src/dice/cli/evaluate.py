@@ -96,7 +96,9 @@ def kernelbench(
     rows: Annotated[
         int | None,
         typer.Option(
-            rich_help_panel=_LOCAL, min=1, help="Sequences decoded at a time; default 64, on a CPU 8."
+            rich_help_panel=_LOCAL,
+            min=1,
+            help="Sequences decoded at a time; default 64, on a CPU 8.",
         ),
     ] = None,
     template: Annotated[
@@ -149,13 +151,12 @@ def kernelbench(
     from dice.cli.eval_session import open_model, run
     from dice.cli.machine import choose_backend
     from dice.eval import plan
-    from dice.eval.run import sampling_of, sampling_params
     from dice.problems.benchmark import HUB_ID, load_benchmark
     from dice.verify import Policy
 
     level_numbers = plan.numbers(levels, "--levels")
     wanted = None if problems is None else plan.numbers(problems, "--problems")
-    sampling = sampling_of(
+    sampling = plan.sampling_of(
         samples=samples,
         seed=seed,
         temperature=temperature,
@@ -187,6 +188,8 @@ def kernelbench(
     chosen = plan.choose(benchmark, level_numbers, problem_ids=wanted, limit=limit)
     here = plan.place(*choose_backend(backend, timing))
     with open_model(options) as writer:
+        from dice.eval.run import sampling_params
+
         sampling_params(sampling, writer.defaults, (1, 1, 0))  # refuses what cannot be, in time
         store = plan.new_run(
             out,

@@ -5,6 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from dice.config.provenance import provenance
 from dice.errors import DataError, UserError
 from dice.eval import upstream
@@ -29,6 +31,15 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
     if not found:
         raise UserError(f"{what} {text!r} names nothing")
     return tuple(dict.fromkeys(found))
+
+
+def sampling_of(**values: Any) -> Sampling:
+    """The record of these settings. Raises UserError for one out of range."""
+    try:
+        return Sampling(**values)
+    except ValidationError as e:
+        first = e.errors()[0]
+        raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from e
 
 
 def choose(

@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-from pydantic import ValidationError
+from typing import Protocol
 
 from dice.engine import SamplingParams
 from dice.engine.backends import Answer, Backend, Request
@@ -98,15 +96,6 @@ def selected(benchmark: Benchmark, problems: Iterable[Chosen]) -> list[Benchmark
             )
         found.append(one)
     return found
-
-
-def sampling_of(**values: Any) -> Sampling:
-    """The record of these settings. Raises UserError for one out of range."""
-    try:
-        return Sampling(**values)
-    except ValidationError as e:
-        first = e.errors()[0]
-        raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from e
 
 
 def sampling_params(sampling: Sampling, defaults: GenerationDefaults, key: Key) -> SamplingParams:
