@@ -58,10 +58,10 @@ def write_html(
         replays: samples of each problem whose denoising can be replayed: the best one, the first, others.
         limit_mib: where the file would be larger, replays and then code are left out, which it says.
     """
-    write_text(path, html(store, outcomes, levels, replays=replays, limit_mib=limit_mib))
+    write_text(path, page(store, outcomes, levels, replays=replays, limit_mib=limit_mib))
 
 
-def html(
+def page(
     store: Store,
     outcomes: Sequence[Outcome],
     levels: Sequence[LevelSummary],

@@ -29,6 +29,12 @@ function replayView({ pieces, steps }) {
     slider.setAttribute("aria-valuetext", `forward ${now + 1} of ${last + 1}, ${done} of ${written} positions written`);
     said.textContent = `forward ${now + 1} of ${last + 1} · ${done} of ${written} positions`;
   }
+  // While it plays, what is being written stays in sight.
+  function follow() {
+    const fresh = spans[steps.findLastIndex((step) => step === shown)];
+    const top = (fresh?.offsetTop ?? 0) - canvas.scrollTop;
+    if (top < 0 || top > 0.8 * canvas.clientHeight) canvas.scrollTop += top - 0.4 * canvas.clientHeight;
+  }
   function stop() {
     clearInterval(timer);
     timer = null;
@@ -43,6 +49,7 @@ function replayView({ pieces, steps }) {
     timer = setInterval(() => {
       if (!canvas.isConnected) return stop();
       show(Math.min(last, shown + stride));
+      follow();
       if (shown >= last) stop();
     }, still.matches ? 1000 : Math.max(50, Math.min(200, 20000 / (last + 1))));
   }
