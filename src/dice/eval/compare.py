@@ -160,7 +160,7 @@ def compare(a: Run, b: Run, *, speed: bool = True, seed: int = 0) -> Comparison:
     )
 
 
-EXEC, UNFILTERED, BEST = "Exec", "Exec, without hack filter", "best of n"
+EXEC, UNFILTERED, BEST = "Exec", "Exec, no filter", "best of n"
 
 
 def _scores(a: Run, b: Run, *, speed: bool) -> tuple[dict[str, Score], dict[str, str]]:

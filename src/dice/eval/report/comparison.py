@@ -15,9 +15,10 @@ def comparison_json(found: Comparison) -> dict[str, Any]:
 
 
 def comparison_rows(found: Comparison) -> Table:
-    """A line per measure and level: both shares, the difference in points, the test."""
+    """A line per measure and level: both shares, the difference in points, the test, and on
+    how many problems B is better and worse."""
     return Table(
-        header=("measure", "level", "A", "B", "B - A, points", "p", "B wins", "loses"),
+        header=("measure", "level", "A", "B", "B - A, points", "p", "+/-"),
         rows=tuple(_row(one) for one in found.results),
     )
 
@@ -33,8 +34,7 @@ def _row(one: Result) -> tuple[str, ...]:
         f"{100 * pair.b:.1f} %",
         points,
         p_value(pair.p_value),
-        str(pair.wins),
-        str(pair.losses),
+        f"{pair.wins}/{pair.losses}",
     )
 
 
@@ -73,7 +73,7 @@ def _parts(found: Comparison) -> Iterable[str]:
     )
     yield (
         "Intervals hold the difference with 95 % confidence, by bootstrap over problems; p is of a two-sided "
-        "sign-flip test over problems.\n"
+        "sign-flip test over problems; +/- counts those on which B is better and worse.\n"
     )
     if found.changed:
         yield "## Problems that changed\n"

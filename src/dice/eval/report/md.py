@@ -13,13 +13,13 @@ from dice.eval.report.table import Cell, filtered, level_facts, measures, overvi
 from dice.eval.store import Store
 from dice.eval.summary import LevelSummary
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]#|<>~$&@]|^[-+=]|^\d+(?=[.)]))")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]#|<>~$&@])")
 _HASH = re.compile(r"[0-9a-f]{40,}")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
 
 
 def escape(text: str) -> str:
-    """Text that GitHub shows as it is, on one line, also inside a table."""
+    """Text that GitHub shows as it is, within a line or a table's cell."""
     return _SPECIAL.sub(r"\\\1", _UNSEEN.sub(" ", text).strip())
 
 

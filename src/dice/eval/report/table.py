@@ -261,5 +261,5 @@ def rows(
 
 
 def _short(cell: Cell, digits: int) -> str:
-    """Without the decimals of a percentage where there is no room for them."""
-    return cell.text if digits else re.sub(r"\.\d %", " %", cell.text)
+    """Where there is no room: percentages without decimals, ratios without their interval."""
+    return cell.text if digits else re.sub(r"\.\d(?= %)|(?<=x) \(.*\)", "", cell.text)
