@@ -231,8 +231,11 @@ def test_summary_json_names_no_folder_and_no_command(tmp_path):
     store = fill(
         tmp_path / "run",
         {},
+        dataset="/home/me/kb.jsonl",
         options={"model": "/home/me/secret"},
         provenance=({"time": "now", "command": ["/home/me/dice"]},),
     )
-    assert "/home/me" not in json.dumps(report.run_json(store, *scored(store)))
+    plain = report.run_json(store, *scored(store))
+    assert plain["run"]["dataset"] == "kb.jsonl"
+    assert "/home/me" not in json.dumps(plain)
     assert asdict(report.facts(store, []))["name"] == config().name

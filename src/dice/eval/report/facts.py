@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from dice.eval import plan
@@ -32,6 +33,7 @@ class RunFacts:
     name: str
     model: dict[str, Any]
     dataset: str
+    """Of a file its name alone: a report is shown to others, and its version says which text it is."""
     dataset_version: str
     problems: int
     samples: int
@@ -73,7 +75,7 @@ def facts(store: Store, outcomes: Sequence[Outcome]) -> RunFacts:
     return RunFacts(
         name=config.name,
         model=config.model,
-        dataset=config.dataset,
+        dataset=_file_name(config.dataset),
         dataset_version=config.dataset_version,
         problems=len(config.problems),
         samples=config.sampling.samples,
@@ -112,6 +114,11 @@ def _limits(
     absent = sum(one.status == NOT_GENERATED for one in outcomes)
     if imported and absent:
         yield f"{absent} samples have no candidate in the imported folder; they count as failures."
+
+
+def _file_name(dataset: str) -> str:
+    path = Path(dataset)
+    return path.name if path.is_absolute() or path.suffix == ".jsonl" else dataset
 
 
 def _rescored(one: Outcome) -> bool:

@@ -107,9 +107,15 @@ def measures(run: RunFacts, levels: Sequence[LevelSummary]) -> list[Measure]:
         why = Cell(text=NONE, why=no_speed(run))
         fast = "share of samples that are correct and more than p times as fast as a baseline"
         found.append(Measure(label="fast_p", meaning=fast, cell=lambda s: why, group="speed"))
-        meaning = "geometric mean over correct samples"
+        mean = "geometric mean over correct samples"
         found.append(
-            Measure(label="speedup", meaning=meaning, cell=lambda s: why, terminal="filtered")
+            Measure(
+                label="speedup",
+                meaning=mean,
+                cell=lambda s: why,
+                group="speed",
+                terminal="filtered",
+            )
         )
     return found
 

@@ -29,7 +29,7 @@ function replayView({ pieces, steps }) {
     slider.setAttribute("aria-valuetext", `forward ${now + 1} of ${last + 1}, ${done} of ${written} positions written`);
     said.textContent = `forward ${now + 1} of ${last + 1} · ${done} of ${written} positions`;
   }
-  // While it plays, what is being written stays in sight.
+  // What is being written stays in sight.
   function follow() {
     const fresh = spans[steps.findLastIndex((step) => step === shown)];
     const top = (fresh?.offsetTop ?? 0) - canvas.scrollTop;
@@ -57,6 +57,7 @@ function replayView({ pieces, steps }) {
   slider.addEventListener("input", () => {
     stop();
     show(Number(slider.value));
+    follow();
   });
   show(last);
   return make("div", {}, make("div", { class: "player" }, button, slider, said), canvas);
