@@ -84,7 +84,9 @@ class LLM:
         sequences = self._sequences(prompts, params)
         rows = min(self._max_rows, len(sequences))
         if sequences:
-            self._require_memory([sequence.canvas for sequence in sequences], rows)
+            # pages are taken as sequences grow: there must be room for the longest
+            at_once = 1 if self._paged else rows
+            self._require_memory([sequence.canvas for sequence in sequences], at_once)
         aborts: deque[int] = deque()
         return Stream(self._events(sequences, rows, steps, aborts), aborts, len(sequences))
 

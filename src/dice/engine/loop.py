@@ -6,7 +6,7 @@ stops asking stops the work.
 
 from collections import deque
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from dice.engine.scheduler import Sequence
@@ -33,6 +33,8 @@ class Stepped:
     """Empty unless the forward was watched."""
     ended: list[Sequence]
     """No longer running; their canvases hold the result."""
+    preempted: list[Sequence] = field(default_factory=list)
+    """No longer running for lack of memory, oldest first; to be admitted again, to go on where they were."""
 
 
 class Decoder(Protocol):
@@ -44,11 +46,7 @@ class Decoder(Protocol):
         ...
 
     def admit(self, waiting: list[Sequence]) -> list[Sequence]:
-        """Take sequences from the front while there is room; those that were taken.
-
-        Raises:
-            ModelError: the first has no room even alone.
-        """
+        """Take sequences from the front while there is room; those that were taken."""
         ...
 
     def step(self, *, watched: bool) -> Stepped:
@@ -86,6 +84,7 @@ def decode(
         if not decoder.running:
             return
         stepped = decoder.step(watched=watched)
+        waiting = [*stepped.preempted, *waiting]
         yield from stepped.written
         yield from stepped.ended
 

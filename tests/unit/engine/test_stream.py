@@ -20,7 +20,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarn
 def llm_of(paged, stops=NO_STOPS, **options):
     if paged:
         pytest.importorskip("triton")
-    return LLM(tiny_loaded(4, stop_token_ids=stops, layers=1), paged=paged, **options)
+    loaded = tiny_loaded(4, stop_token_ids=stops, layers=1, heads=2)
+    return LLM(loaded, paged=paged, **options)
 
 
 def requests(count=3):

@@ -27,7 +27,12 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def tiny_model(
-    block_size: int = 4, *, seed: int = 0, sharpness: float = 0.3, layers: int = 2
+    block_size: int = 4,
+    *,
+    seed: int = 0,
+    sharpness: float = 0.3,
+    layers: int = 2,
+    heads: int = 4,
 ) -> SdarForCausalLM:
     """`sharpness` is the spread of the weights: the larger, the surer the model."""
     torch.manual_seed(seed)
@@ -36,8 +41,8 @@ def tiny_model(
         hidden_size=32,
         intermediate_size=48,
         num_hidden_layers=layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        num_attention_heads=heads,
+        num_key_value_heads=heads // 2,
         head_dim=8,
         block_size=block_size,
         mask_token_id=MASK,
@@ -56,8 +61,9 @@ def tiny_loaded(
     sharpness: float = 0.3,
     stop_token_ids: frozenset[int] = frozenset({EOS}),
     layers: int = 2,
+    heads: int = 4,
 ) -> LoadedModel:
-    model = tiny_model(block_size, seed=seed, sharpness=sharpness, layers=layers)
+    model = tiny_model(block_size, seed=seed, sharpness=sharpness, layers=layers, heads=heads)
     return LoadedModel(
         name="tiny",
         config=model.config,

@@ -1,5 +1,7 @@
 """Which pages belong to whom: a free list, counts of users, prefixes that several sequences share.
 
+A sequence is granted what it begins with and takes more as it grows.
+
 A page that a prefix fills wholly is shared; the page in which it ends is copied for every later sequence, since
 each goes on writing behind the prefix. Page 0 belongs to nobody: unused entries of page tables point to it.
 """
@@ -37,18 +39,25 @@ class Pages:
         needed = -(-positions // self.page_size) - whole
         for page in known:  # not to be evicted meanwhile
             self._users[page] += 1
-        if not self._make_room(needed):
+        own = self.take(needed)
+        if own is None:
             self.release(known)
             return None
-        own = [self._free.pop() for _ in range(needed)]
-        for page in own:
-            self._users[page] += 1
         self.release(known[whole:])
         return Grant(
             pages=(*known[:whole], *own),
             cached=len(prefix) if known else 0,
             copy=(known[whole], own[0]) if len(known) > whole else None,
         )
+
+    def take(self, needed: int) -> tuple[int, ...] | None:
+        """More pages for a sequence that grows; None while there are too few."""
+        if not self._make_room(needed):
+            return None
+        own = tuple(self._free.pop() for _ in range(needed))
+        for page in own:
+            self._users[page] += 1
+        return own
 
     def remember(self, prefix: tuple[int, ...], pages: tuple[int, ...]) -> None:
         """The first of these pages hold this prefix, until room is needed. Behind it their owner may write."""
@@ -60,24 +69,26 @@ class Pages:
             self._users[page] += 1
 
     def release(self, pages: tuple[int, ...]) -> None:
-        """A sequence has ended."""
+        """A sequence needs them no longer."""
         for page in pages:
             self._drop(page)
 
     def forget(self) -> None:
         """Drop all prefixes: the weights have changed."""
-        while self._prefixes:
-            self._evict()
+        for prefix in list(self._prefixes):
+            self._evict(prefix)
 
     def _make_room(self, needed: int) -> bool:
-        """Forget the prefixes used longest ago until there is room."""
-        while len(self._free) < needed and self._prefixes:
-            self._evict()
+        """Forget the prefixes used longest ago until there is room; not those that only the running hold."""
+        for prefix in list(self._prefixes):
+            if len(self._free) >= needed:
+                break
+            if any(self._users[page] == 1 for page in self._prefixes[prefix]):
+                self._evict(prefix)
         return len(self._free) >= needed
 
-    def _evict(self) -> None:
-        _, pages = self._prefixes.popitem(last=False)
-        for page in pages:
+    def _evict(self, prefix: tuple[int, ...]) -> None:
+        for page in self._prefixes.pop(prefix):
             self._drop(page)
 
     def _drop(self, page: int) -> None:

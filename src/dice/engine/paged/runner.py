@@ -11,19 +11,23 @@ from dice.engine.paged import state as states
 from dice.engine.paged.attention import Tiles
 from dice.engine.paged.masks import TokenMasks
 from dice.engine.paged.model import PagedModel
-from dice.engine.paged.pages import Pages
+from dice.engine.paged.pages import Grant, Pages
 from dice.engine.paged.state import State
 from dice.engine.paged.step import Step, Variant
 from dice.engine.paged.transfer import read_sequence, write_sequence
 from dice.engine.scheduler import Sequence
 from dice.errors import ModelError
 from dice.models.load import LoadedModel
+from dice.models.memory import available_bytes
+from dice.models.sdar.cache import cache_bytes
 
 PAGE_SIZE = 64
 _LANES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 _PREFILL_TOKENS = 8192
 _TILE = 32
 """Tokens of a prefill tile."""
+_SHARE = 0.9
+"""Of the free memory that pages may take."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,11 +38,19 @@ class Slot:
     pages: tuple[int, ...]
     masks: dict[int, int]
     """Rows of `TokenMasks` by position of the canvas."""
+    age: int
+    """Sequences that were admitted before."""
+    admitted: int
+    """Steps there had been when it was admitted."""
+    committed: int
+    """Positions whose keys and values were final..."""
+    seen: int
+    """...after so many steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Snapshot:
-    """`State.ended` as it was after some step, on its way to the host."""
+    """`State.ended` and `State.committed` as they were after some step, on their way to the host."""
 
     step: int
     flags: Tensor
@@ -51,8 +63,14 @@ class PagedRunner:
     Args:
         slots: sequences at a time.
         capacity: positions of the longest sequence.
-        pages: of `PAGE_SIZE` positions; by default as many as the slots need at most.
+        pages: of `PAGE_SIZE` positions; by default as many as the slots need at most, or as memory allows.
         fused: two blocks a lane always or never; by default as long as steps are small.
+
+    A sequence takes pages as it grows. Where none is left the youngest gives up its own and waits; it goes on
+    later where it was, with the same result.
+
+    Raises:
+        ModelError: the longest sequence does not fit even alone.
     """
 
     def __init__(
@@ -70,7 +88,12 @@ class PagedRunner:
         self._loaded, self._size, self._fused = loaded, size, fused
         self._capacity = -(-capacity // PAGE_SIZE) * PAGE_SIZE
         most = self._capacity // PAGE_SIZE
-        count = 1 + slots * most if pages is None else pages
+        count = _affordable(loaded, 1 + slots * most) if pages is None else pages
+        if count <= most:
+            raise ModelError(
+                f"a sequence of {capacity} positions takes {most} pages of the cache's {count - 1}; "
+                "give it more, or allow fewer new tokens (max_new_tokens)"
+            )
         self._pages = Pages(count, PAGE_SIZE)
         self._model = PagedModel(loaded.model, pages=count, page_size=PAGE_SIZE)
         self._device = loaded.model.lm_head.weight.device
@@ -80,7 +103,8 @@ class PagedRunner:
         self._masks = TokenMasks(loaded.model.config.vocab_size, self._device)
         self._count = 0
         """Steps so far."""
-        self._admitted_at = [0] * slots
+        self._admitted = 0
+        """Sequences so far, one that came back counted again."""
         self._seen: deque[_Snapshot] = deque()
 
     @property
@@ -90,52 +114,76 @@ class PagedRunner:
     @torch.inference_mode()
     def admit(self, waiting: list[Sequence]) -> list[Sequence]:
         taken: list[Sequence] = []
-        filling: list[tuple[int, Slot]] = []
+        filling: list[tuple[int, int]] = []
         for sequence in waiting:
+            prefix = sequence.prefix
             if None not in self._slots:
                 break
-            if any(slot.sequence.prefix == sequence.prefix for _, slot in filling):
+            if prefix and any(self._slot(one).sequence.prefix == prefix for one, _ in filling):
                 self._prefill(filling)  # so that this one can share its pages
                 filling = []
-            grant = self._pages.grant(sequence.prefix, len(sequence.canvas))
+            grant = self._grant(sequence)
             if grant is None:
                 break
             if grant.copy is not None:
                 self._model.copy_page(*grant.copy)
-            start, allowed = sequence.canvas.prompt_length, sequence.params.allowed_token_ids or {}
-            masks = {start + at: self._masks.hold(ids) for at, ids in allowed.items()}
-            index = self._slots.index(None)
-            slot = Slot(sequence=sequence, pages=grant.pages, masks=masks)
-            self._slots[index] = slot
-            self._admitted_at[index] = self._count
-            write_sequence(
-                self._state,
-                index,
-                sequence,
-                grant.pages,
-                committed=grant.cached,
-                vocabulary=self._loaded.model.config.vocab_size,
-                mask_rows=masks,
-            )
+            index = self._put(sequence, grant)
             taken.append(sequence)
-            if not grant.cached:
-                filling.append((index, slot))
+            if grant.cached < sequence.block_start:
+                filling.append((index, grant.cached))
         self._prefill(filling)
         if taken:
             self._lay_out()
-        elif waiting and not self.running:
-            raise ModelError(
-                f"a sequence of {len(waiting[0].canvas)} positions does not fit into the cache's pages; "
-                "give it more, or allow fewer new tokens (max_new_tokens)"
-            )
         return taken
 
-    def _prefill(self, filling: list[tuple[int, Slot]]) -> None:
-        """Keys and values of prefixes that no page holds yet, in chunks of whole blocks."""
+    def _grant(self, sequence: Sequence) -> Grant | None:
+        """Pages for what a sequence has and its next few blocks."""
+        ahead = max(PAGE_SIZE, 2 * self._size)
+        positions = min(len(sequence.canvas), sequence.block_start + ahead)
+        grant = self._pages.grant(sequence.prefix, positions)
+        if grant is None and not self.running:  # in the way is only what is remembered
+            self._pages.forget()
+            grant = self._pages.grant(sequence.prefix, positions)
+            assert grant is not None
+        return grant
+
+    def _put(self, sequence: Sequence, grant: Grant) -> int:
+        """Into a free slot."""
+        start, allowed = sequence.canvas.prompt_length, sequence.params.allowed_token_ids or {}
+        masks = {start + at: self._masks.hold(ids) for at, ids in allowed.items()}
+        index = self._slots.index(None)
+        self._slots[index] = Slot(
+            sequence=sequence,
+            pages=grant.pages,
+            masks=masks,
+            age=self._admitted,
+            admitted=self._count,
+            committed=sequence.block_start,
+            seen=self._count,
+        )
+        self._admitted += 1
+        write_sequence(
+            self._state,
+            index,
+            sequence,
+            grant.pages,
+            committed=sequence.block_start,
+            vocabulary=self._loaded.model.config.vocab_size,
+            mask_rows=masks,
+        )
+        return index
+
+    def _slot(self, index: int) -> Slot:
+        slot = self._slots[index]
+        assert slot is not None
+        return slot
+
+    def _prefill(self, filling: list[tuple[int, int]]) -> None:
+        """Keys and values before the current blocks of slots, each from a position on, in chunks of whole blocks."""
         chunk: list[tuple[int, int, int]] = []
         room = _PREFILL_TOKENS
-        for index, slot in filling:
-            at, end = 0, len(slot.sequence.prefix)
+        for index, at in filling:
+            end = self._slot(index).sequence.block_start
             while at < end:
                 stop = min(end, at + room)
                 chunk.append((index, at, stop))
@@ -146,9 +194,8 @@ class PagedRunner:
                     chunk, room = [], _PREFILL_TOKENS
         if chunk:
             self._forward(chunk)
-        for index, slot in filling:
-            self._state.committed[index] = len(slot.sequence.prefix)
-            self._pages.remember(slot.sequence.prefix, slot.pages)
+        for index, _ in filling:
+            self._pages.remember(self._slot(index).sequence.prefix, self._slot(index).pages)
 
     def _forward(self, chunk: list[tuple[int, int, int]]) -> None:
         """Runs of tokens (slot, start, stop), in the order of their positions."""
@@ -157,12 +204,10 @@ class PagedRunner:
         rows: list[int] = []
         tiles: list[tuple[int, int, int, int]] = []
         for index, start, stop in chunk:
-            slot = self._slots[index]
-            assert slot is not None
             for at in range(start, stop, _TILE):
                 length = min(_TILE, stop - at)
                 tiles.append((index, len(token_ids) + at - start, at, length))
-            token_ids += slot.sequence.prefix[start:stop]
+            token_ids += self._slot(index).sequence.canvas.token_ids[start:stop]
             positions += range(start, stop)
             rows += [index] * (stop - start)
         row, token, position, length_T = (self._ints(list(one)) for one in zip(*tiles, strict=True))
@@ -186,16 +231,48 @@ class PagedRunner:
 
         The host waits for the step before, at most; watched, it waits for this one.
         """
-        self._launch()
-        written = self._news() if watched else []
-        return Stepped(written=written, ended=self._ended(behind=0 if watched else 1))
+        preempted = self._grow()
+        ended = [one for one in preempted if one.finish_reason is not None]
+        written = []
+        if self.running:
+            self._launch()
+            written = self._news() if watched else []
+            ended += self._ended(behind=0 if watched else 1)
+        left = [one for one in preempted if one.finish_reason is None]
+        return Stepped(written=written, ended=ended, preempted=left)
+
+    def _grow(self) -> list[Sequence]:
+        """Pages for the next step, oldest first; the sequences that had to go for them, oldest first."""
+        gone: list[Sequence] = []
+        for index, slot in sorted(self._used(), key=lambda one: one[1].age):
+            # each step until then commits, and the next one writes, at most two blocks
+            reach = slot.committed + 2 * self._size * (self._count - slot.seen + 1)
+            wanted = -(-min(reach, len(slot.sequence.canvas)) // PAGE_SIZE) - len(slot.pages)
+            pages = None
+            while wanted > 0 and self._slots[index] is slot and pages is None:
+                pages = self._pages.take(wanted)
+                if pages is None:
+                    last, youngest = max(self._used(), key=lambda one: one[1].age)
+                    read_sequence(self._state, last, youngest.sequence)
+                    self._release(last, youngest)
+                    gone.insert(0, youngest.sequence)
+            if pages is not None:
+                for offset, page in enumerate(pages, len(slot.pages)):
+                    self._state.table[index, offset] = page
+                slot.pages += pages
+        if gone:
+            self._lay_out()
+        return gone
+
+    def _used(self) -> list[tuple[int, Slot]]:
+        return [(index, slot) for index, slot in enumerate(self._slots) if slot is not None]
 
     def _launch(self) -> None:
         self._count += 1
         self._step.run(self._variant)
-        flags, arrived = self._state.ended.clone(), None
+        flags, arrived = torch.stack([self._state.ended, self._state.committed]), None
         if self._device.type == "cuda":
-            pinned = torch.empty(len(self._slots), dtype=torch.int32, pin_memory=True)
+            pinned = torch.empty(flags.shape, dtype=torch.int32, pin_memory=True)
             flags = pinned.copy_(flags, non_blocking=True)
             arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
             arrived.record()
@@ -203,7 +280,7 @@ class PagedRunner:
 
     def _lay_out(self) -> None:
         """Give every running slot a lane of the smallest step that holds them."""
-        used = [index for index, slot in enumerate(self._slots) if slot is not None]
+        used = [index for index, _ in self._used()]
         params = [sequence.params for sequence in self.running]
         self._variant = Variant(
             filtered=any(one.top_k is not None or one.top_p is not None for one in params),
@@ -230,11 +307,12 @@ class PagedRunner:
             seen = self._seen.popleft()
             if seen.arrived is not None:
                 seen.arrived.synchronize()
-            for index, flag in enumerate(seen.flags.tolist()):
-                slot = self._slots[index]
-                fresh = self._admitted_at[index] < seen.step
-                if slot is not None and fresh and flag in (states.STOPPED, states.FULL):
-                    found[index] = slot
+            flags, committed = seen.flags.tolist()
+            for index, slot in self._used():
+                if slot.admitted < seen.step:
+                    slot.committed, slot.seen = committed[index], seen.step
+                    if flags[index] in (states.STOPPED, states.FULL):
+                        found[index] = slot
         gone = list(found.items())
         for index, slot in gone:
             read_sequence(self._state, index, slot.sequence)
@@ -246,9 +324,7 @@ class PagedRunner:
     def _news(self) -> list[Written]:
         """Waits for the device; what was written since the last call, now in the canvases too."""
         found = []
-        for index, slot in enumerate(self._slots):
-            if slot is None:
-                continue
+        for index, slot in self._used():
             canvas = slot.sequence.canvas
             before = slot.sequence.block
             masked = [at for at in range(before * self._size, len(canvas)) if canvas.is_masked(at)]
@@ -266,8 +342,8 @@ class PagedRunner:
 
     @torch.inference_mode()
     def abort(self, sequence: Sequence) -> None:
-        for index, slot in enumerate(self._slots):
-            if slot is not None and slot.sequence is sequence:
+        for index, slot in self._used():
+            if slot.sequence is sequence:
                 read_sequence(self._state, index, sequence)
                 sequence.finish_reason = sequence.finish_reason or ABORTED
                 self._release(index, slot)
@@ -284,3 +360,11 @@ class PagedRunner:
         """Forget what the old weights have computed. Call while nothing runs."""
         assert not self.running
         self._pages.forget()
+
+
+def _affordable(loaded: LoadedModel, wanted: int) -> int:
+    """So many pages, or what the device's free memory holds."""
+    weight = loaded.model.lm_head.weight
+    free = available_bytes(weight.device)
+    page = cache_bytes(loaded.model.config, 1, PAGE_SIZE, weight.dtype)
+    return wanted if free is None else min(wanted, int(_SHARE * free) // page)

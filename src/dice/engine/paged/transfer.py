@@ -20,7 +20,7 @@ def write_sequence(
     vocabulary: int,
     mask_rows: dict[int, int],
 ) -> None:
-    """Put a sequence into a slot; the keys and values of its first `committed` positions are in its pages.
+    """Put a sequence into a slot, begun or not; the keys and values of its first `committed` positions are there.
 
     `mask_rows` are rows of the table of masks by position of the canvas.
     """
@@ -43,8 +43,12 @@ def write_sequence(
     table = torch.zeros(state.table.shape[1], dtype=torch.int32)
     table[: len(pages)] = torch.tensor(pages, dtype=torch.int32)
     state.table[slot] = table.to(state.canvas.device)
-    state.written_step[slot] = -1
-    state.logprobs[slot] = 0
+    steps = torch.full((state.written_step.shape[1],), -1, dtype=torch.int16)
+    steps[: len(ids)] = torch.tensor([-1 if one is None else one for one in canvas.steps])
+    state.written_step[slot] = steps.to(state.written_step.device)
+    logprobs = torch.zeros(state.logprobs.shape[1])
+    logprobs[: len(ids)] = torch.tensor([one or 0.0 for one in canvas.logprobs])
+    state.logprobs[slot] = logprobs.to(state.logprobs.device)
     state.mask_row[slot] = -1
     if mask_rows:
         at = torch.tensor(list(mask_rows), device=state.mask_row.device)
@@ -56,8 +60,8 @@ def write_sequence(
     values: list[tuple[Tensor, float]] = [
         (state.committed, committed),
         (state.block, sequence.block),
-        (state.step, 0),
-        (state.forwards, 0),
+        (state.step, sequence.step),
+        (state.forwards, sequence.forwards),
         (state.ended, states.RUNNING),
         (state.stop_at, -1),
         (state.seed, _seed32(params.seed)),
@@ -83,6 +87,7 @@ def read_sequence(state: State, slot: int, sequence: Sequence) -> None:
         if step >= 0 and canvas.is_masked(at):
             canvas.write(at, ids[at], step, logprobs[at])
     sequence.block = int(state.block[slot])
+    sequence.step = int(state.step[slot])
     sequence.forwards = int(state.forwards[slot])
     stop_at = int(state.stop_at[slot])
     sequence.stop_at = stop_at if stop_at >= 0 else None

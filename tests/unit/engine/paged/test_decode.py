@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from dice.engine.llm import LLM
 from dice.engine.loop import decode
+from dice.engine.paged import runner as runners
 from dice.engine.paged.runner import PagedRunner
 from dice.engine.request import make_canvas
 from dice.engine.sampling import SamplingParams
@@ -17,6 +18,11 @@ from tests.unit.engine.test_llm import MANY_STOPS, NO_STOPS, oracle, random_prom
 from tests.unit.models.tiny import tiny_loaded
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+
+
+def least(block_size, stops=NO_STOPS):
+    """The interpreter takes its time: one layer, one key-value head."""
+    return tiny_loaded(block_size, stop_token_ids=stops, layers=1, heads=2)
 
 
 def sequences(loaded, prompts, params):
@@ -54,7 +60,7 @@ def assert_like(loaded, sequence, prompt):
     ],
 )
 def test_decoding_equals_the_oracle(strategy, block_size, stops, fused, slots):
-    loaded = tiny_loaded(block_size, stop_token_ids=stops)
+    loaded = least(block_size, stops)
     prompts = [random_prompt(length, seed=length) for length in (1, 9)]
     params = [
         SamplingParams(
@@ -91,7 +97,7 @@ def test_forced_tokens_and_events_through_the_facade():
 
 
 def test_a_shared_prompt_is_computed_once_and_its_neighbours_do_not_matter(monkeypatch):
-    loaded = tiny_loaded(4, stop_token_ids=NO_STOPS)
+    loaded = least(4)
     prompt, other = random_prompt(9, seed=5), random_prompt(5, seed=6)
     params = [
         SamplingParams(max_new_tokens=3, temperature=1.0, seed=seed, top_k=9) for seed in (1, 2)
@@ -114,7 +120,7 @@ def test_a_shared_prompt_is_computed_once_and_its_neighbours_do_not_matter(monke
 
 
 def test_a_sequence_can_be_aborted_and_one_without_room_says_so():
-    loaded = tiny_loaded(4, stop_token_ids=NO_STOPS)
+    loaded = least(4)
     [sequence] = sequences(loaded, [random_prompt(5, seed=1)], [SamplingParams(max_new_tokens=12)])
     runner = PagedRunner(loaded, 1, 24)
     assert runner.admit([sequence]) == [sequence]
@@ -123,14 +129,36 @@ def test_a_sequence_can_be_aborted_and_one_without_room_says_so():
     assert sequence.finish_reason == "aborted"
     assert any(step is not None for step in sequence.canvas.steps)
     assert runner.running == []
-    small = PagedRunner(loaded, 1, 200, pages=2)
-    [long] = sequences(loaded, [random_prompt(5, seed=1)], [SamplingParams(max_new_tokens=90)])
-    with pytest.raises(ModelError, match="does not fit"):
-        small.admit([long])
+    with pytest.raises(ModelError, match=r"200 positions takes 4 pages of the cache's 3"):
+        PagedRunner(loaded, 1, 200, pages=4)
+
+
+def test_sequences_wait_for_pages_and_go_on_where_they_were(monkeypatch):
+    monkeypatch.setattr(runners, "PAGE_SIZE", 8)
+    loaded = least(4)
+    prompts = [random_prompt(length, seed=length) for length in (1, 5)]
+    params = [
+        SamplingParams(max_new_tokens=18, denoising_steps=1),
+        SamplingParams(max_new_tokens=13, denoising_steps=2, confidence_threshold=1.0),
+    ]
+    decoded = sequences(loaded, prompts, params)
+    runner = PagedRunner(loaded, 2, 20, pages=1 + 4, fused=True)
+    taken = []
+    monkeypatch.setattr(
+        runner, "_put", lambda *a, put=runner._put: taken.append(a[0].step) or put(*a)
+    )
+    list(decode(runner, decoded))
+    assert taken[:2] == [0, 0]
+    assert len(taken) > 2  # one came back
+    for sequence, prompt in zip(decoded, prompts, strict=True):
+        expected = assert_like(loaded, sequence, prompt)
+        assert sequence.forwards == expected.forwards
+    runner.weights_changed()
+    assert len(runner._pages.take(4)) == 4
 
 
 def test_only_allowed_tokens_are_written_and_neighbours_are_not_touched():
-    loaded = tiny_loaded(4, stop_token_ids=NO_STOPS, layers=1)
+    loaded = least(4)
     prompts = [random_prompt(length, seed=length) for length in (3, 2, 1)]
     allowed = {0: frozenset({7, 8, 60}), 2: frozenset({31, 32})}
     params = [

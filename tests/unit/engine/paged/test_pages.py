@@ -1,5 +1,7 @@
 """Pages: shared prefixes, copies where a prefix ends inside a page, room made by forgetting."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,6 +51,19 @@ def test_forgotten_prefixes_are_not_shared():
     assert pages.grant(tokens(32), 48).cached == 0
 
 
+def test_growing_forgets_only_prefixes_that_free_something():
+    pages = Pages(6, 16)
+    running = pages.grant(tokens(32), 32)
+    pages.remember(tokens(32), running.pages)
+    ended = pages.grant(tokens(16, start=9), 16)
+    pages.remember(tokens(16, start=9), ended.pages)
+    pages.release(ended.pages)
+    assert len(pages.take(3)) == 3
+    assert pages.take(1) is None
+    assert pages.grant(tokens(32), 32).cached == 32
+    assert pages.grant(tokens(16, start=9), 16) is None
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), st.booleans()), max_size=40))
 def test_nothing_is_lost_or_given_twice(actions):
@@ -62,6 +77,9 @@ def test_nothing_is_lost_or_given_twice(actions):
         grant = pages.grant(prefix, 8 * length + 20)
         if grant is None:
             continue
+        if remember and (more := pages.take(1)):
+            assert set(more).isdisjoint(grant.pages)
+            grant = replace(grant, pages=(*grant.pages, *more))
         own = grant.pages[len(prefix) // size if grant.cached else 0 :]
         for other in running:
             assert set(own).isdisjoint(other.pages)
