@@ -115,6 +115,14 @@ def test_a_run_is_imported_as_one_of_kernelbenchs(finished, dataset):
     assert level["filtered"]["exec"] == own["filtered"]["exec"]
 
 
+def test_a_run_does_not_differ_from_itself(finished, tmp_path):
+    result = dice("eval", "compare", "run", "run", "--markdown", tmp_path / "c.md", cwd=finished)
+    assert result.returncode == 0, result.stderr
+    assert "0/0" in result.stdout
+    assert "not compared: fast_1" in result.stdout
+    assert "Exec" in (tmp_path / "c.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dice.eval.compare import Comparison
     from dice.eval.outcomes import Outcome
     from dice.eval.report import Table
     from dice.eval.store import Store
     from dice.eval.summary import LevelSummary
 
 _SHOWN_KINDS = 8
+_SHOWN_CHANGES = 20
 
 
 def print_levels(
@@ -38,6 +40,22 @@ def print_levels(
         console.print(
             f"level {level.level}: {text}{f', {more} others' if more else ''}", markup=False
         )
+
+
+def print_comparison(console: Any, found: "Comparison") -> None:
+    """Differences with their intervals, what was left out, which problems changed."""
+    from dice.eval.report import comparison_rows, remarks
+
+    for remark in remarks(found):
+        console.print(remark, style="yellow", markup=False)
+    print_table(console, comparison_rows(found))
+    for one in found.changed[:_SHOWN_CHANGES]:
+        console.print(
+            f"level {one.level}, {one.stem}: {one.measure} {one.a:g} -> {one.b:g}", markup=False
+        )
+    more = len(found.changed) - _SHOWN_CHANGES
+    if more > 0:
+        console.print(f"and {more} more: --json or --markdown FILE has them all", markup=False)
 
 
 def print_table(console: Any, table: "Table") -> None:

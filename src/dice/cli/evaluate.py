@@ -312,6 +312,38 @@ def import_(
     )
 
 
+@app.command("compare")
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="Folder of a run.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Folder of the other.")],
+    speed: Annotated[
+        bool, typer.Option("--speed/--no-speed", help="Compare times, too, where both have them.")
+    ] = True,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the comparison as Markdown.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Compare two runs problem by problem, B beside A, with a significance test."""
+    import json
+
+    from rich.console import Console
+
+    from dice.cli.eval_view import print_comparison
+    from dice.eval import report
+    from dice.eval.compare import Run as Side
+    from dice.eval.compare import compare as pair
+    from dice.eval.store import Store, write_text
+
+    found = pair(Side.of(Store.open(first)), Side.of(Store.open(second)), speed=speed)
+    if markdown is not None:
+        write_text(markdown, report.comparison_markdown(found))
+    if as_json:
+        typer.echo(json.dumps(report.comparison_json(found), indent=1))
+    else:
+        print_comparison(Console(highlight=False), found)
+
+
 def _earns(store: "Store", path: Path) -> dict[str, str]:
     """What each attribution earns under another policy. Raises UserError where more would change."""
     from dice.eval import plan

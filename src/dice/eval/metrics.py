@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 DRAWS, CONFIDENCE = 2000, 0.95
+_QUANTILE = 1.96
+"""Of the normal distribution, for this confidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +46,17 @@ def pass_at_k(samples: int, successes: int, k: int) -> float | None:
 
 
 def mean(values: Sequence[float], *, seed: int = 0) -> Estimate | None:
-    """Mean over problems, and its bootstrap interval."""
-    return _bootstrap(np.asarray(values, dtype=np.float64), seed)
+    """Mean over problems of shares between 0 and 1, and its bootstrap interval.
+
+    Where all are 0, or all 1, a bootstrap sees no spread; the interval then ends where Wilson's does.
+    """
+    found = _bootstrap(np.asarray(values, dtype=np.float64), seed)
+    if found is None or found.low != found.high or found.value not in (0.0, 1.0):
+        return found
+    reach = _QUANTILE**2 / (len(values) + _QUANTILE**2)
+    if found.value == 0.0:
+        return Estimate(value=0.0, low=0.0, high=reach)
+    return Estimate(value=1.0, low=1.0 - reach, high=1.0)
 
 
 def geometric_mean(values: Sequence[float], *, seed: int = 0) -> Estimate | None:

@@ -33,7 +33,7 @@ def test_an_interval_holds_its_mean_and_is_repeatable(values):
     assert found == mean(values)
     assert found.value == pytest.approx(statistics.mean(values))
     assert found.low - 1e-9 <= found.value <= found.high + 1e-9
-    assert min(values) - 1e-9 <= found.low <= found.high <= max(values) + 1e-9
+    assert 0 <= found.low <= found.high <= 1
 
 
 def test_the_interval_of_a_share_is_close_to_the_normal_one():
@@ -43,6 +43,16 @@ def test_the_interval_of_a_share_is_close_to_the_normal_one():
     half = 1.96 * math.sqrt(0.4 * 0.6 / 100)
     assert found.low == pytest.approx(0.4 - half, abs=0.02)
     assert found.high == pytest.approx(0.4 + half, abs=0.02)
+
+
+def test_all_alike_is_no_certainty():
+    """Wilson's interval for 0 and for all of 100: up to 3.7 %."""
+    none, all_of_them = mean([0.0] * 100), mean([1.0] * 100)
+    assert none is not None
+    assert all_of_them is not None
+    assert (none.low, none.high) == pytest.approx((0.0, 0.03699), abs=1e-4)
+    assert (all_of_them.low, all_of_them.high) == pytest.approx((1 - 0.03699, 1.0), abs=1e-4)
+    assert mean([0.5] * 4).low == 0.5
 
 
 def test_nothing_to_average_is_none():

@@ -41,7 +41,7 @@ def markdown(store: Store, outcomes: Sequence[Outcome], levels: Sequence[LevelSu
         parts += [_level(run, one, levels) for one in levels]
         parts.append(
             "Intervals hold the value with 95 % confidence, by bootstrap over problems. Where all "
-            "problems ended alike an interval has no width; that is no certainty.\n"
+            "problems ended alike an interval is Wilson's.\n"
         )
     parts.append(_provenance(run))
     return "\n".join(parts)
