@@ -99,7 +99,7 @@ def test_every_fault_costs_one_pair_and_has_its_reason() -> None:
         assert before in KERNEL
         pairs.append(replace(RIGHT, kernel_code=KERNEL.replace(before, after)))
     pairs.append(RIGHT)
-    options = CheckOptions(pair_timeout_s=10.0, build=BuildOptions(optimisation="-O0"))
+    options = CheckOptions(pair_timeout_s=10.0, build=BuildOptions(check=True))
     first, *faults, last = verify_group(pairs, options)
     assert first is None
     assert last is None
