@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from dice.errors import DataError
 from dice.problems.kernelbench import rows
@@ -94,6 +95,14 @@ def _version(problems: Iterable[BenchmarkProblem]) -> str:
     return f"{_VERSIONS.get(digest, 'unknown')}+{digest}"
 
 
+def _from_row(row: dict[str, Any], where: str) -> BenchmarkProblem:
+    try:
+        level, problem_id = int(row["level"]), int(row["problem_id"])
+    except (TypeError, ValueError) as e:
+        raise DataError(f"{where}: level and problem_id must be numbers: {e}") from e
+    return _problem(level, problem_id, str(row["name"]), str(row["code"]))
+
+
 def _problem(level: int, problem_id: int, stem: str, code: str) -> BenchmarkProblem:
     stem = stem.removesuffix(".py")
     problem = parse_problem(code, name=f"level{level}/{stem}", source="kernelbench", level=level)
@@ -104,8 +113,7 @@ def _problem(level: int, problem_id: int, stem: str, code: str) -> BenchmarkProb
 
 def _from_jsonl(path: Path) -> list[BenchmarkProblem]:
     return [
-        _problem(int(row["level"]), int(row["problem_id"]), row["name"], row["code"])
-        for row in rows(path, ("level", "problem_id", "name", "code"))
+        _from_row(row, str(path)) for row in rows(path, ("level", "problem_id", "name", "code"))
     ]
 
 
@@ -144,7 +152,5 @@ def _from_hub(name: str) -> list[BenchmarkProblem]:
             missing = {"level", "problem_id", "name", "code"} - set(row)
             if missing:
                 raise DataError(f"{name}, {file.name}: no column {', '.join(sorted(missing))}")
-            found.append(
-                _problem(int(row["level"]), int(row["problem_id"]), row["name"], row["code"])
-            )
+            found.append(_from_row(row, f"{name}, {file.name}"))
     return found
