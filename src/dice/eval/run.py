@@ -336,10 +336,11 @@ def _judged(line: Generation, one: BenchmarkProblem, future: "Future[Verdict]") 
 
 
 def untestable(one: BenchmarkProblem, message: str) -> Verdict:
-    """The verdict on any candidate for a problem whose own code does not run here."""
-    missing = "from_pretrained" in one.problem.code and _WEIGHTS.search(message) is not None
-    if missing:
-        message = f"weights missing: {message}"
-    kind = "weights_missing" if missing else "problem_error"
-    evidence = (Evidence(kind=kind, message=message),)
+    """The verdict on any candidate for a problem whose own code does not run here; its kind says why."""
+    kind = next((kind for kind, pattern in _REASONS.items() if pattern.search(message)), "")
+    if kind == "weights_missing" and "from_pretrained" not in one.problem.code:
+        kind = ""
+    if kind:
+        message = f"{kind.replace('_', ' ')}: {message}"
+    evidence = (Evidence(kind=kind or "problem_error", message=message),)
     return Verdict(kind=VerdictKind.UNTESTABLE, evidence=evidence)

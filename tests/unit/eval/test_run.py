@@ -216,6 +216,10 @@ def test_missing_weights_are_said_to_be_missing(benchmark):
     message = "level4/1: the file raised OSError: We couldn't connect to the hub. (line 16)"
     assert untestable(loading, message).evidence[0].kind == "weights_missing"
     assert untestable(one, message).evidence[0].kind == "problem_error"
+    missing = "level3/48: the file raised ModuleNotFoundError: No module named 'einops' (line 3)"
+    assert untestable(one, missing).evidence[0].kind == "module_missing"
+    large = "level3/1: too large for this machine: 9 elements"
+    assert untestable(one, large).evidence[0].kind == "too_large"
 
 
 def test_another_text_of_a_problem_is_refused(tmp_path, benchmark):
