@@ -28,9 +28,14 @@ from dice.verify import Job
 
 MAX_NEW_TOKENS = 4096
 """Where neither the user nor the checkpoint says: what DICE is trained and evaluated with."""
-_WEIGHTS = re.compile(
-    r"raised \w*(OSError|Hub\w*Error|EntryNotFoundError|Offline\w+|ConnectionError)"
-)
+_REASONS = {
+    "weights_missing": re.compile(
+        r"raised \w*(OSError|Hub\w*Error|EntryNotFoundError|Offline\w+|ConnectionError)"
+    ),
+    "module_missing": re.compile(r"raised (ModuleNotFoundError|ImportError)"),
+    "too_large": re.compile("too large for this machine"),
+}
+"""Kinds of evidence, by what the judge says about the problem's file."""
 
 
 class Judges(Protocol):
