@@ -11,6 +11,12 @@ import pytest
 
 from tests.integration.test_main_job import EXAMPLE, dice
 
+INTERRUPTIBLE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+from dice.cli.main import main
+main()
+"""
 PROBLEMS = {1: EXAMPLE.read_text(), 2: EXAMPLE.with_name("row_softmax.py").read_text()}
 
 
@@ -34,7 +40,7 @@ def interrupted(dataset, tmp_path_factory) -> Path:
         *("--workers", "1", "--rows", "1", "--out", "run"),
     ]
     process = subprocess.Popen(
-        [sys.executable, "-c", "from dice.cli.main import main; main()", *command],
+        [sys.executable, "-c", INTERRUPTIBLE, *command],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

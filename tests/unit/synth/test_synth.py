@@ -134,6 +134,6 @@ def test_a_sample_of_kernels_computes_its_problems() -> None:
     from dice.data.verify_pairs import CheckOptions, verify_group
     from dice.toolchain.source import BuildOptions
 
-    names = ("pointwise", "reduce", "softmax", "norm", "rowstat", "scan", "loss", "glu")
+    names = ("pointwise", "softmax", "norm", "scan", "loss")
     sample = [sample_pair(random.Random(f"run {name}"), name) for name in names]
     assert verify_group(sample, CheckOptions(build=BuildOptions(check=True))) == [None] * len(names)
