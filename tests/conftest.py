@@ -12,12 +12,6 @@ from dice.toolchain.prelude import ensure_prelude
 from dice.toolchain.source import BuildOptions
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Half as many again as there are cores: a third of the time tests wait for compilers and judges."""
-    cores = len(os.sched_getaffinity(0))
-    return cores + (cores + 1) // 2
-
-
 @pytest.fixture(scope="session")
 def fast_options() -> BuildOptions:
     """Build options without checks, over the user's cache (`$DICE_CACHE`, else `~/.cache/dice`)."""

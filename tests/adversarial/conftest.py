@@ -13,6 +13,13 @@ LIMITS = Limits(wall_s=60.0, cpu_s=60, memory_mib=1024, disk_mib=256, threads=64
 
 @pytest.fixture(scope="module")
 def court(request):
+    """Without nvcc's opinion, which costs a second or more a file and decides none of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dice.verify.judge.find_nvcc", lambda: None)
+        yield from _court(request)
+
+
+def _court(request):
     policy = Policy(call_s=3.0, import_s=4.0, limits=LIMITS)
     try:
         judge = Judge(policy, build_options=BuildOptions(timeout_s=20.0, memory_mib=1536))
