@@ -93,6 +93,7 @@ def quiet_transformers() -> None:
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
     warnings.filterwarnings("ignore", module="transformers")
 
 
