@@ -13,7 +13,7 @@ LIMITS = Limits(wall_s=60.0, cpu_s=60, memory_mib=1024, disk_mib=256, threads=64
 
 @pytest.fixture(scope="module")
 def court(request):
-    """Without nvcc's opinion, which costs a second or more a file and decides none of them."""
+    """Without nvcc's opinion, which decides none of these files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dice.verify.judge.find_nvcc", lambda: None)
         yield from _court(request)
