@@ -106,10 +106,10 @@ def command(
     # What follows imports torch, which takes seconds: not before the cheap checks.
     import torch
 
-    from dice.cli.machine import choose_device, open_judge, quiet_transformers
+    from dice.cli.machine import open_judge, quiet_transformers
     from dice.cli.trace import TraceWriter
     from dice.engine import LLM, decoding_bytes, make_canvas
-    from dice.models.load import default_dtype, open_checkpoint
+    from dice.models.load import choose_device, default_dtype, open_checkpoint
     from dice.prompts import render, render_infilling
     from dice.rollout import rollout
 

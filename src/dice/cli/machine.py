@@ -1,4 +1,4 @@
-"""Opens the judge, telling the user what takes long, and picks the device to decode on."""
+"""Opens the judge, telling the user what takes long."""
 
 import warnings
 from collections.abc import Iterator
@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from dice.errors import UserError
 
 if TYPE_CHECKING:
-    import torch
-
     from dice.verify import Judge, Policy
 
 
@@ -63,29 +61,6 @@ def open_judge(
     ):
         steps.done()
         yield judge
-
-
-def choose_device(name: str | None) -> "torch.device":
-    """The device to decode on: by default a GPU where there is one.
-
-    Raises:
-        UserError: no such device on this machine.
-    """
-    import torch
-
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as e:
-        raise UserError(f"--device {name}: no such kind of device; cpu, cuda or cuda:1") from e
-    if device.type == "cuda":
-        found = torch.cuda.device_count()
-        if (device.index or 0) >= found:
-            raise UserError(f"--device {name}: this machine has {found} usable GPUs; try cpu")
-    elif device.type != "cpu":
-        raise UserError(f"--device {name} is not supported; cpu, cuda or cuda:1")
-    return device
 
 
 def quiet_transformers() -> None:

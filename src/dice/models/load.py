@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer
 
-from dice.errors import ModelError
+from dice.errors import ModelError, UserError
 from dice.models.fetch import DESCRIPTION_FILES, WEIGHT_FILES, find_folder
 from dice.models.generation import (
     FILE,
@@ -204,6 +204,27 @@ def save_model(
     path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     tokenizer.save_pretrained(folder)
     save_generation_defaults(folder, generation)
+
+
+def choose_device(name: str | None) -> torch.device:
+    """The device to run a model on: by default a GPU where there is one.
+
+    Raises:
+        UserError: no such device on this machine.
+    """
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as e:
+        raise UserError(f"device {name}: no such kind of device; cpu, cuda or cuda:1") from e
+    if device.type == "cuda":
+        found = torch.cuda.device_count()
+        if (device.index or 0) >= found:
+            raise UserError(f"device {name}: this machine has {found} usable GPUs; try cpu")
+    elif device.type != "cpu":
+        raise UserError(f"device {name} is not supported; cpu, cuda or cuda:1")
+    return device
 
 
 def default_dtype(device: torch.device | str) -> torch.dtype:

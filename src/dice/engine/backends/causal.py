@@ -14,13 +14,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from dice.engine.backends.autoregression import Row, decode
 from dice.engine.backends.base import CONTEXT_OVERFLOW, Answer, Request, Usage
-from dice.engine.backends.local import device_of, dtype_of, groups, identity
+from dice.engine.backends.local import dtype_of, groups, identity
 from dice.engine.backends.options import LocalOptions
 from dice.errors import ModelError, UserError
 from dice.models.chat import prompt_text
 from dice.models.fetch import DESCRIPTION_FILES, WEIGHT_FILES, find_folder
 from dice.models.generation import load_generation_defaults
-from dice.models.load import DEFAULT_TEMPLATE, check_memory
+from dice.models.load import DEFAULT_TEMPLATE, check_memory, choose_device
 from dice.models.weights import read_headers
 from dice.types import Completion, Prompt
 
@@ -42,7 +42,7 @@ class CausalBackend:
             raise UserError(
                 "adapters are for diffusion models; merge this one into its base with peft and name the result"
             )
-        device = device_of(options)
+        device = choose_device(options.device)
         dtype = dtype_of(options, device)
         folder = find_folder(name, (*DESCRIPTION_FILES, *WEIGHT_FILES))
         self.defaults = load_generation_defaults(folder)

@@ -5,13 +5,13 @@ from collections.abc import Generator, Iterable
 from types import TracebackType
 
 from dice.engine.backends.base import CONTEXT_OVERFLOW, Answer, Request, Usage
-from dice.engine.backends.local import device_of, dtype_of, groups, identity
+from dice.engine.backends.local import dtype_of, groups, identity
 from dice.engine.backends.options import LocalOptions
 from dice.engine.events import Finished
 from dice.engine.llm import LLM
 from dice.engine.request import make_canvas
 from dice.errors import ContextOverflow, ModelError
-from dice.models.load import open_checkpoint
+from dice.models.load import choose_device, open_checkpoint
 from dice.types import Completion
 
 _ROWS = {"cuda": 64, "cpu": 8}
@@ -30,7 +30,7 @@ class DiffusionBackend:
 
     def __init__(self, name: str, options: LocalOptions) -> None:
         checkpoint = open_checkpoint(name)
-        device = device_of(options)
+        device = choose_device(options.device)
         dtype = dtype_of(options, device)
         loaded = checkpoint.load(device=device, dtype=dtype, adapter=options.adapter)
         self.name = name

@@ -9,7 +9,6 @@ import torch
 
 from dice.engine.backends.base import Request
 from dice.engine.backends.options import LocalOptions
-from dice.errors import UserError
 from dice.models.fetch import DESCRIPTION_FILES, WEIGHT_FILES, find_folder
 from dice.models.generation import read_json
 from dice.models.load import default_dtype
@@ -21,25 +20,6 @@ def model_type(name: str) -> str | None:
     """What a checkpoint's config says it is; `None` where there is no config."""
     path = find_folder(name, DESCRIPTION_FILES) / "config.json"
     return str(read_json(path).get("model_type")) if path.exists() else None
-
-
-def device_of(options: LocalOptions) -> torch.device:
-    """Where to run: by default a GPU where there is one.
-
-    Raises:
-        UserError: no such device.
-    """
-    if options.device is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(options.device)
-    except RuntimeError as error:
-        raise UserError(f"no such kind of device: {options.device}; cpu, cuda or cuda:1") from error
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(
-            f"device {options.device}: this machine has {torch.cuda.device_count()} GPUs"
-        )
-    return device
 
 
 def dtype_of(options: LocalOptions, device: torch.device) -> torch.dtype:
