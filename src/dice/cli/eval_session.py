@@ -166,7 +166,7 @@ class _Progress:
             line.verdict is not None or line.key not in log.generations
             for line in log.verdicts.values()
         ) + sum(line.failure is not None for line in log.generations.values())
-        self._correct, self._said = 0, time.monotonic()
+        self._said = time.monotonic()
         self._bars: Progress | None = None
         if console.is_terminal:
             last = Column(ratio=1, no_wrap=True, overflow="ellipsis")
@@ -196,7 +196,6 @@ class _Progress:
     def judged(self, line: "Judged") -> None:
         self._judged += 1
         kind = "machine error" if line.verdict is None else str(line.verdict["kind"])
-        self._correct += kind == "correct"
         if self._bars is not None:
             text = f"{kind}: level {line.level}, problem {line.problem_id}"
             self._bars.update(self._judging, completed=self._judged, description=text)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 64
 """Sequences decoded at a time."""
-_MAX_NEW_TOKENS = 4096
-"""Where neither the user nor the checkpoint says: what DICE is trained and evaluated with."""
 
 
 class DType(StrEnum):
@@ -183,21 +181,15 @@ def sampling_plan(
     """
     from dice.engine import SamplingParams
 
-    strategy = None
-    if threshold is not None:
-        strategy = "low_confidence_dynamic"
-    elif steps is not None:
-        strategy = "low_confidence_static"
     warm = temperature if temperature is not None else (defaults.temperature or 1.0)
     return [
-        SamplingParams.from_defaults(
+        SamplingParams.requested(
             defaults,
             seed=seed + i,
             temperature=0.0 if i == 0 else warm,
-            max_new_tokens=max_new_tokens or defaults.max_new_tokens or _MAX_NEW_TOKENS,
-            denoising_steps=steps,
-            remasking_strategy=strategy,
-            confidence_threshold=threshold,
+            threshold=threshold,
+            steps=steps,
+            max_new_tokens=max_new_tokens,
         )
         for i in range(candidates)
     ]

@@ -20,6 +20,9 @@ from dice.engine.remasking import STRATEGIES
 from dice.errors import UserError
 from dice.models.generation import GenerationDefaults
 
+MAX_NEW_TOKENS = 4096
+"""Where neither the user nor the checkpoint says: what DICE is trained and evaluated with."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
@@ -105,6 +108,31 @@ class SamplingParams:
         settings = {name: getattr(defaults, name) for name in names}
         settings.update({name: value for name, value in chosen.items() if value is not None})
         return cls(**{name: value for name, value in settings.items() if value is not None})
+
+    @classmethod
+    def requested(
+        cls,
+        defaults: GenerationDefaults,
+        *,
+        threshold: float | None,
+        steps: int | None,
+        max_new_tokens: int | None,
+        **chosen: Any,
+    ) -> "SamplingParams":
+        """`from_defaults` in the terms of a command line: a threshold or a number of steps names its strategy."""
+        strategy = None
+        if threshold is not None:
+            strategy = "low_confidence_dynamic"
+        elif steps is not None:
+            strategy = "low_confidence_static"
+        return cls.from_defaults(
+            defaults,
+            max_new_tokens=max_new_tokens or defaults.max_new_tokens or MAX_NEW_TOKENS,
+            denoising_steps=steps,
+            remasking_strategy=strategy,
+            confidence_threshold=threshold,
+            **chosen,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,6 @@ from dice.prompts import extract, render
 from dice.types import Candidate, Completion, Evidence, Verdict, VerdictKind
 from dice.verify import Job
 
-MAX_NEW_TOKENS = 4096
-"""Where neither the user nor the checkpoint says: what DICE is trained and evaluated with."""
 _REASONS = {
     "weights_missing": re.compile(
         r"raised \w*(OSError|Hub\w*Error|EntryNotFoundError|Offline\w+|ConnectionError)"
@@ -113,22 +111,16 @@ def sampling_params(sampling: Sampling, defaults: GenerationDefaults, key: Key) 
     if temperature is None:
         warm = defaults.temperature or 1.0
         temperature = 0.0 if sampling.samples == 1 else warm
-    strategy = None
-    if sampling.threshold is not None:
-        strategy = "low_confidence_dynamic"
-    elif sampling.steps is not None:
-        strategy = "low_confidence_static"
     digest = hashlib.sha256(repr((sampling.seed, *key)).encode()).digest()
-    given = {"top_p": sampling.top_p, "top_k": sampling.top_k}
-    return SamplingParams.from_defaults(
+    return SamplingParams.requested(
         defaults,
         seed=int.from_bytes(digest[:4], "big") >> 1,
         temperature=temperature,
-        max_new_tokens=sampling.max_new_tokens or defaults.max_new_tokens or MAX_NEW_TOKENS,
-        denoising_steps=sampling.steps,
-        remasking_strategy=strategy,
-        confidence_threshold=sampling.threshold,
-        **{name: value for name, value in given.items() if value is not None},
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        threshold=sampling.threshold,
+        steps=sampling.steps,
+        max_new_tokens=sampling.max_new_tokens,
     )
 
 
